@@ -154,6 +154,87 @@ def eagle3_config(target: dict[str, Any], **change: Any) -> dict[str, Any]:
     }
 
 
+def dflash_config(target: dict[str, Any], **change: Any) -> dict[str, Any]:
+    """config.json of a DFlash head for a target with this config, in z-lab's words."""
+    layers = target["num_hidden_layers"]
+    return {
+        "architectures": ["DFlashDraftModel"],
+        "auto_map": {"AutoModel": "dflash.DFlashDraftModel"},
+        "model_type": "qwen3",
+        "block_size": 5,
+        "dflash_config": {"mask_token_id": 270, "target_layer_ids": [0, layers - 1]},
+        "num_target_layers": layers,
+        "hidden_size": target["hidden_size"],
+        "intermediate_size": 96,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "num_hidden_layers": 2,
+        "attention_bias": False,
+        "max_position_embeddings": 2048,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 10000.0,
+        "rope_scaling": None,
+        "hidden_act": "silu",
+        "vocab_size": target["vocab_size"],
+        "use_sliding_window": False,
+        "sliding_window": None,
+        "tie_word_embeddings": False,
+        **change,
+    }
+
+
+def dflash_weights(config: dict[str, Any]) -> dict[str, npt.NDArray[np.float32]]:
+    """Weights of a head by the names of z-lab's folders, for as many features as z-lab's or
+    speculators' words name."""
+    hidden, ffn, head_dim = (config[key] for key in _DFLASH_SIZES)
+    heads, kv_heads = (config[f"num_{name}_heads"] * head_dim for name in _HEADS)
+    read = config.get("aux_hidden_state_layer_ids") or config["dflash_config"]["target_layer_ids"]
+    shapes: dict[str, tuple[int, ...]] = {
+        "fc.weight": (hidden, len(read) * config.get("target_hidden_size", hidden)),
+        "hidden_norm.weight": (hidden,),
+        "norm.weight": (hidden,),
+    }
+    for layer in range(config["num_hidden_layers"]):
+        own = {
+            "input_layernorm.weight": (hidden,),
+            "post_attention_layernorm.weight": (hidden,),
+            "self_attn.q_norm.weight": (head_dim,),
+            "self_attn.k_norm.weight": (head_dim,),
+            "self_attn.q_proj.weight": (heads, hidden),
+            "self_attn.k_proj.weight": (kv_heads, hidden),
+            "self_attn.v_proj.weight": (kv_heads, hidden),
+            "self_attn.o_proj.weight": (hidden, heads),
+            "mlp.gate_proj.weight": (ffn, hidden),
+            "mlp.up_proj.weight": (ffn, hidden),
+            "mlp.down_proj.weight": (hidden, ffn),
+        }
+        shapes |= {f"layers.{layer}.{name}": shape for name, shape in own.items()}
+    return {name: drawn(name, shape) for name, shape in shapes.items()}
+
+
+_DFLASH_SIZES = ("hidden_size", "intermediate_size", "head_dim")
+
+
+def write_dflash(folder: Path, config: dict[str, Any], **change: npt.NDArray[Any] | None) -> Path:
+    """The folder of a DFlash head. change: weights that are other ones, or None for none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {**dflash_weights({**(config.get("transformer_layer_config") or {}), **config}),
+               **change}  # fmt: skip
+    tensors = [
+        whole_numbers(name, values) if values.dtype == np.int64 else to_tensor(name, values, "F32")
+        for name, values in weights.items()
+        if values is not None
+    ]
+    write_safetensors_file(
+        folder / "model.safetensors",
+        [TensorSource(item.name, item.shape, item.codec, lambda item=item: [item.data])  # type: ignore[misc]
+         for item in tensors],
+    )  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return folder
+
+
 def whole_numbers(name: str, values: npt.NDArray[np.int64]) -> Tensor:
     """A tensor of I64, as `d2t` is."""
     rows = np.ascontiguousarray(values).view(np.uint8).reshape(values.size // values.shape[-1], -1)

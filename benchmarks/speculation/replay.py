@@ -174,6 +174,10 @@ class TextModel:
         self._streams = streams
         self.passes: list[Pass] = []
 
+    def num_passes(self, num_drafts: int) -> int:
+        """One for each."""
+        return num_drafts
+
     def lag(self, request: Request) -> int:
         """Of the tokens it has to read."""
         return len(request.token_ids) - self._streams[request].read

@@ -221,6 +221,7 @@ class MockHead:
     model_type, vocab_size, weight_codec, weight_bytes = "mock_head", VOCAB, "F32", 0
     max_positions, length_cause = 4096, ""
     feature_layers, feature_width = (0,), 6
+    block_drafts = 0
 
     def __init__(self, wrong_every: int = 0, nan_on: int = -1, num_kept: int = 0) -> None:
         self.num_kept = num_kept
@@ -239,8 +240,10 @@ class MockHead:
         kv: KVCacheArrays,
         features: npt.NDArray[np.float32],
         before: Sequence[npt.NDArray[np.float32]],
+        most: int,
     ) -> tuple[npt.NDArray[np.float32], tuple[npt.NDArray[np.float32], ...]]:
         assert features.shape[1] == self.feature_width and len(before) == self.num_kept
+        assert most > 0
         for each in before:  # what is kept is of the token that the first features are of
             firsts = features[batch.query_start[:-1]]
             assert np.array_equal(each.view(np.uint64)[:, 2], firsts.view(np.uint64)[:, 2])
@@ -285,6 +288,20 @@ class MockHead:
             if int(batch.token_ids[row]) == self.nan_on:
                 logits[index] = np.nan
         return logits, following[batch.query_start[1:] - 1].view(np.float32)
+
+    def followed(
+        self, following: npt.NDArray[np.float32], token_ids: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """What is behind each request's next token, and the logits there; nothing is stored."""
+        found = np.empty((len(following), 3), np.uint64)
+        states = np.ascontiguousarray(following).view(np.uint64).tolist()
+        for row, ((seen, state, before), token_id) in enumerate(
+            zip(states, token_ids.tolist(), strict=True)
+        ):
+            state = mix(state, token_id, before + 1)
+            order = ((before + 2) * 0x9E3779B97F4A7C15 & _MASK) | 1
+            found[row] = (seen ^ (state * order & _MASK), state, before + 1)
+        return found.view(np.float32), np.stack([_drawn(int(row[0])) for row in found])
 
     def _check(self, kept: npt.NDArray[np.int64]) -> None:
         steps = np.diff(kept).tolist()

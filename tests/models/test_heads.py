@@ -21,7 +21,7 @@ from headrace.models.model import NORMED
 from headrace.ops.interface import Ops
 from headrace.ops.kv import RaggedBatch
 from headrace.weights.checkpoint import Checkpoint
-from headrace.weights.hugging_face.head_folder import is_head_folder, open_head_folder
+from headrace.weights.hugging_face.head_folder import head_kind, open_head_folder
 from tests.models.cases import prompt
 from tests.tiny import tiny_checkpoint, tiny_config, to_tensor
 from tests.tiny_families.mimo_v2_flash import FULL, WINDOWED
@@ -478,12 +478,12 @@ def test_folders_of_speculators_are_read_alike(reference: Ops, tmp_path: Path) -
         for each in (eagle, other)
     ]
     assert np.array_equal(*logits)
-    assert is_head_folder(tmp_path)
+    assert head_kind(tmp_path) == "eagle3"
 
 
 def test_a_pickle_is_refused_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "pytorch_model.bin").write_bytes(b"x")
-    assert not is_head_folder(tmp_path)
+    assert head_kind(tmp_path) is None
     with pytest.raises(CheckpointError, match="is a pickle and is not read; convert it"):
         open_head_folder(tmp_path)

@@ -225,11 +225,15 @@ class Model(ABC):
         """What layers get of a batch."""
         return begin_step(self._ops, self.config, self._rope, batch, kv)
 
-    def logits(self, x: Array, norm: Norm) -> Array:
-        """What the head gives of the norm of f32[L, hidden]: f32[L, vocab_size]."""
-        config = self.config
-        logits = self._head(x, norm=norm, scale=config.logit_scale)
-        return self._ops.softcap(logits, config.logit_softcap) if config.logit_softcap else logits
+    def logits(
+        self, x: Array, norm: Norm, *, scale: float | None = None, softcap: float | None = None
+    ) -> Array:
+        """What the head gives of the norm of f32[L, hidden]: f32[L, vocab_size]. scale, softcap:
+        instead of the model's own."""
+        scale = self.config.logit_scale if scale is None else scale
+        softcap = self.config.logit_softcap if softcap is None else softcap
+        logits = self._head(x, norm=norm, scale=scale)
+        return self._ops.softcap(logits, softcap) if softcap else logits
 
     def embed(self, step: Step) -> Array:
         """What goes into the first layer: f32[N, hidden]."""
@@ -238,9 +242,10 @@ class Model(ABC):
             return x
         return step.ops.embedding(self._positions, step.batch.positions, residual=x)
 
-    def embed_tokens(self, token_ids: Array) -> Array:
-        """Embeddings f32[N, hidden] of int32[N], without positions."""
-        scale = self.config.embedding_scale
+    def embed_tokens(self, token_ids: Array, *, scale: float | None = None) -> Array:
+        """Embeddings f32[N, hidden] of int32[N], without positions. scale: instead of the model's
+        own."""
+        scale = self.config.embedding_scale if scale is None else scale
         return self._ops.embedding(self._embedding, token_ids, scale=scale)
 
     def load_more(self, config: DecoderConfig, loader: Loader) -> None:

@@ -3,7 +3,7 @@ pool of K and V beside the target's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,20 +14,24 @@ from headrace.engine.drafts.heads.head_drafts import HeadDrafts
 from headrace.engine.drafts.model.draft_model import DraftModel
 from headrace.engine.drafts.model.same_tokens import check_same_tokens
 from headrace.engine.drafts.passes.draft_chain import MAX_STEP_TOKENS, DraftChain
-from headrace.engine.drafts.speculative_config import SpeculativeConfig
+from headrace.engine.drafts.speculative_config import SpeculativeConfig, head_kind_of
 from headrace.engine.memory.draft_memory import plan_draft_cache
 from headrace.engine.memory.kv_memory import CachePlan, CacheShape, plan_kv_cache
-from headrace.errors import CheckpointError, ConfigError, HeadraceError, UnsupportedModelError
+from headrace.errors import CheckpointError, HeadraceError, UnsupportedModelError
 from headrace.models import Model, load_model, read_config
-from headrace.models.heads import DraftHead, load_eagle3, load_mtp
+from headrace.models.heads import DraftHead, load_dflash, load_eagle3, load_mtp
 from headrace.models.heads.mtp import mtp_checkpoint
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint
-from headrace.weights.hugging_face.head_folder import is_head_folder, open_head_folder
+from headrace.weights.hugging_face.head_folder import HeadFolder, HeadKind, open_head_folder
 from headrace.weights.open import open_checkpoint
 from headrace.weights.store.resolve import resolve_model
 
 _FLAG = "--speculative-config"
+_LOADERS: Mapping[HeadKind, Callable[[HeadFolder, Model, Ops], DraftHead]] = {
+    "eagle3": load_eagle3,
+    "dflash": load_dflash,
+}
 
 
 @dataclass(frozen=True)
@@ -133,12 +137,11 @@ def open_draft(
     if spec.model is None:
         return None
     path = resolve_model(spec.model)
-    is_head = is_head_folder(path)
-    if is_head and spec.method == "draft_model":
-        raise ConfigError(f"{_FLAG}: {path} is an EAGLE-3 head; use method eagle3, or omit it")
-    if is_head or spec.method == "eagle3":
+    kind = head_kind_of(spec, path)
+    if kind is not None:
         folder = open_head_folder(path)
-        return _OpenedHead("the head", folder.checkpoint.nbytes, partial(load_eagle3, folder))
+        load_head = partial(_LOADERS[kind], folder)
+        return _OpenedHead("the head", folder.checkpoint.nbytes, load_head)
     checkpoint = open_checkpoint(path)
     check_same_tokens(target, checkpoint, config.tokenizer_pre)
     return _OpenedModel(checkpoint)

@@ -6,11 +6,13 @@ ngram, suffix, mtp                         the same as {"method": NAME}
 {"method": "ngram", "num_speculative_tokens": 8, "prompt_lookup_max": 6}
 {"method": "draft_model", "model": "PATH", "num_speculative_tokens": 5}
 {"method": "eagle3", "model": "PATH"}      a head for this model
+{"method": "dflash", "model": "PATH"}      a head for this model that gives a block of drafts
 {"method": "mtp"}                          the model's own layers for further tokens
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -23,6 +25,7 @@ from headrace.engine.drafts.passes.draft_chain import DraftChain
 from headrace.engine.drafts.source import DraftSource
 from headrace.engine.drafts.speculation import Speculation
 from headrace.errors import ConfigError, shown
+from headrace.weights.hugging_face.head_folder import HeadKind, head_kind
 
 MOST_DRAFTS = 16
 """Of a row, where the setting names no number: products of up to 17 rows cost little more than one
@@ -36,6 +39,7 @@ _FLAG = "--speculative-config"
 _WITH_MODEL = {
     "draft_model": "a path or a name as of --model, of a smaller model with the same tokenizer",
     "eagle3": "the folder of an EAGLE-3 head that was made for this model",
+    "dflash": "the folder of a DFlash head that was made for this model",
 }
 """Methods that need a model: what it is."""
 _WITHOUT_MORE = ("auto", "none", "ngram", "suffix", "mtp")
@@ -48,17 +52,19 @@ Match = Annotated[int, Meta(ge=1, le=64)]
 class SpeculativeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The sources, as vLLM spells them."""
 
-    method: Literal["auto", "ngram", "suffix", "draft_model", "eagle3", "mtp", "none"] | None = None
+    method: (
+        Literal["auto", "ngram", "suffix", "draft_model", "eagle3", "dflash", "mtp", "none"] | None
+    ) = None
     """None: what the model is, where there is one, else auto. With a model, auto has all of them.
     """
     model: str | None = None
-    """Of draft_model: a smaller model with the same tokenizer, named as --model is. Of eagle3: a
-    folder with a head for this model."""
+    """Of draft_model: a smaller model with the same tokenizer, named as --model is. Of eagle3
+    and dflash: a folder with a head for this model."""
     mtp: bool = False
     """With auto: the model's own layers for further tokens, beside what costs nothing."""
     num_speculative_tokens: Tokens | None = None
     """Drafts of a request in a step, at most; None for MOST_DRAFTS, and MOST_OF_MODEL of a model or
-    a head."""
+    a head, but for one that gives a block of them."""
     prompt_lookup_min: Match | None = None
     prompt_lookup_max: Match | None = None
     """Of ngram: last tokens that have to have come before, the most being sought first; 2 and 6
@@ -105,7 +111,7 @@ def read_speculative_config(text: str) -> SpeculativeConfig:
     if config.model is not None and config.sources not in ("auto", *_WITH_MODEL):
         raise ConfigError(
             f"{_FLAG}: model is {config.model!r}, and method {config.method} has none; omit one of "
-            "them, or use draft_model, eagle3 or auto"
+            "them, or use draft_model, eagle3, dflash or auto"
         )
     if config.mtp and (config.sources not in ("auto", "mtp") or config.model is not None):
         raise ConfigError(
@@ -113,6 +119,22 @@ def read_speculative_config(text: str) -> SpeculativeConfig:
             "the others"
         )
     return config
+
+
+def head_kind_of(config: SpeculativeConfig, path: Path) -> HeadKind | None:
+    """What the head in a folder is, as the folder or else the setting says; None for a model.
+
+    Raises ConfigError where they say different things.
+    """
+    kind = head_kind(path)
+    if kind is not None and config.sources not in ("auto", kind) and config.method is not None:
+        raise ConfigError(
+            f"{_FLAG}: {path} is a head for method {kind}, and method is {config.method}; use "
+            f"{kind}, or omit it"
+        )
+    if kind is None and config.method in ("eagle3", "dflash"):
+        return config.method
+    return kind
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -165,10 +187,13 @@ def speculation_of(
     if not sources and model is None:
         return None
     most_drafts = config.num_speculative_tokens
+    most_of_model = config.most_of_model
+    if model is not None and model.block_drafts:  # which cost one pass, however many are taken
+        most_of_model = min(most_drafts or MOST_DRAFTS, model.block_drafts)
     return Speculation(
         sources,
         most_drafts=most_drafts or MOST_DRAFTS,
         adaptive=config.adaptive,
         model=model,
-        most_of_model=config.most_of_model,
+        most_of_model=most_of_model,
     )

@@ -13,6 +13,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
+from headrace.errors import CheckpointError
 from headrace.models.blocks import Step
 from headrace.models.config import DecoderConfig
 from headrace.models.layer_cache import cache_layout
@@ -21,6 +25,7 @@ from headrace.models.model import Model
 from headrace.models.rope_tables import begin_step, rope_tables
 from headrace.ops.interface import Array, Ops
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
+from headrace.weights.hugging_face.head_folder import HeadFolder
 
 Carried = tuple[Array, ...]
 """What a pass gives for the next one, each f32[R, width], of the last token of each request."""
@@ -34,6 +39,9 @@ class DraftHead(ABC):
     num_kept: int = 0
     """Of what a pass gives, the first so many are read by the first pass of the next step too, as
     wide as the features: they are of the token before the first of a request in it."""
+    block_drafts: int = 0
+    """Drafts that the first pass of a step gives together, all that there are: it computes places
+    for them and one more behind the last token. 0: each pass gives one."""
 
     def __init__(self, target: Model, config: DecoderConfig, ops: Ops, loader: Loader) -> None:
         """config: of its layers."""
@@ -62,13 +70,19 @@ class DraftHead(ABC):
 
     @abstractmethod
     def begin(
-        self, batch: RaggedBatch, kv: KVCacheArrays, features: Array, before: Sequence[Array]
+        self,
+        batch: RaggedBatch,
+        kv: KVCacheArrays,
+        features: Array,
+        before: Sequence[Array],
+        most: int = 1,
     ) -> tuple[Array, Carried]:
         """Logits f32[L, vocab_size] of `batch.logit_rows`, and what is carried on of each request;
         every entry's K and V are stored.
 
         features: f32[N, feature_width], of the token before each one. before: num_kept arrays
-        f32[R, feature_width], as this gave them of the token before each request's first one.
+        f32[R, feature_width], as this gave them of the token before each request's first one. most:
+        drafts that any request wants.
         """
 
     @abstractmethod
@@ -79,3 +93,33 @@ class DraftHead(ABC):
 
     def _step(self, batch: RaggedBatch, kv: KVCacheArrays) -> Step:
         return begin_step(self._ops, self._config, self._rope, batch, kv)
+
+
+def target_ids(folder: HeadFolder, own: int, vocab: int) -> npt.NDArray[np.int64]:
+    """The target's id of each of a head's, int64[own].
+
+    own: the width of its logits. vocab: that of the target's. Raises CheckpointError where `d2t` is
+    missing, of another shape, or names an id that the target does not have, or one twice.
+    """
+    offsets = folder.offsets
+    if offsets is None:
+        if own != vocab:
+            raise CheckpointError(
+                f"{folder.path}: its vocabulary has {own} tokens and the model's {vocab}, and "
+                "tensor d2t, which says which these are, is missing; the file is incomplete"
+            )
+        return np.arange(own)
+    if offsets.shape != (own,):
+        raise CheckpointError(
+            f"{folder.path}: tensor d2t has shape {list(offsets.shape)}, draft_vocab_size is {own}"
+        )
+    ids = np.arange(own) + offsets
+    if ids.size and (ids.min() < 0 or ids.max() >= vocab):
+        wrong = int(ids.min() if ids.min() < 0 else ids.max())
+        raise CheckpointError(
+            f"{folder.path}: tensor d2t names token {wrong}, and the model has {vocab}; it is a "
+            "head of another model"
+        )
+    if len(np.unique(ids)) != own:
+        raise CheckpointError(f"{folder.path}: tensor d2t names a token twice; fetch it again")
+    return ids

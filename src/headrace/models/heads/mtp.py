@@ -87,10 +87,16 @@ class MtpHead(DraftHead):
         return f"{self._target.model_type}_mtp"
 
     def begin(
-        self, batch: RaggedBatch, kv: KVCacheArrays, features: Array, before: Sequence[Array]
+        self,
+        batch: RaggedBatch,
+        kv: KVCacheArrays,
+        features: Array,
+        before: Sequence[Array],
+        most: int = 1,
     ) -> tuple[Array, Carried]:
         """As of DraftHead. Carried are what each layer but the first reads at the next token, and
         what the last one gave."""
+        del most
         ops, step = self._ops, self._step(batch, kv)
         tokens = self._target.embed_tokens(batch.token_ids)
         ends = batch.query_start[1:] - np.int32(1)

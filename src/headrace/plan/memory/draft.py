@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.catalog import Catalog
-from headrace.engine.drafts.speculative_config import SpeculativeConfig
+from headrace.engine.drafts.speculative_config import SpeculativeConfig, head_kind_of
 from headrace.errors import ConfigError, FetchError
 from headrace.models import read_config
 from headrace.models.heads.mtp import mtp_checkpoint, mtp_config
@@ -26,7 +26,7 @@ from headrace.plan.memory.weights_memory import default_kind, weights_quantity
 from headrace.plan.model.find_model import shape_named
 from headrace.plan.model.model_shape import ModelShape, shape_of_layers
 from headrace.plan.quantity import Input, Quantity
-from headrace.weights.hugging_face.head_folder import is_head_folder, open_head_folder
+from headrace.weights.hugging_face.head_folder import open_head_folder
 from headrace.weights.store.resolve import locate_model
 
 _FLAG = "--speculative-config"
@@ -57,12 +57,11 @@ def draft_named(
         path = locate_model(spec.model, environ).path
     except (FetchError, OSError):
         path = None
-    is_head = path is not None and is_head_folder(path)
-    if is_head and spec.method == "draft_model":
-        raise ConfigError(f"{_FLAG}: {path} is an EAGLE-3 head; use method eagle3, or omit it")
-    if path is not None and (is_head or spec.method == "eagle3"):
+    kind_of_head = None if path is None else head_kind_of(spec, path)
+    if path is not None and kind_of_head is not None:
         folder = open_head_folder(path)
-        shape = shape_of_layers(_of_layer(folder.config), path.name, str(path))
+        config = _of_layers(folder.config, 1 if kind_of_head == "eagle3" else None)
+        shape = shape_of_layers(config, path.name, str(path))
         stored = folder.checkpoint.nbytes
         weights = _weights(f"weights of the head {path.name}", stored, str(path))
         return Draft(f"the head {path.name}", replace(shape, context_tokens=None), weights)
@@ -93,13 +92,14 @@ def _own_layer(target: ModelShape, most: int) -> Draft:
     return Draft("the layer for further tokens", replace(target, layers=tuple(layers)), weights)
 
 
-def _of_layer(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A head's config with what `speculators` nests of its layer."""
+def _of_layers(config: Mapping[str, Any], count: int | None) -> dict[str, Any]:
+    """A head's config with what `speculators` nests of its layers. count: so many; None for what it
+    says."""
     stated = dict(config)
     nested = stated.pop("transformer_layer_config", None)
     if isinstance(nested, Mapping):
         stated = {**nested, **stated}
-    return {**stated, "num_hidden_layers": 1}
+    return stated if count is None else {**stated, "num_hidden_layers": count}
 
 
 def _weights(name: str, size: int, source: str) -> Quantity:

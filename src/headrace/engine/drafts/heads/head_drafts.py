@@ -38,15 +38,24 @@ class Head(DraftMaker, Protocol):
         """Values of a token's features."""
 
     @property
+    def block_drafts(self) -> int:
+        """Drafts that the first pass gives together; 0 where each pass gives one."""
+
+    @property
     def num_kept(self) -> int:
         """Of what a pass gives, the first so many are kept for the next step."""
 
     def begin(
-        self, batch: RaggedBatch, kv: KVCacheArrays, features: Array, before: Sequence[Array]
+        self,
+        batch: RaggedBatch,
+        kv: KVCacheArrays,
+        features: Array,
+        before: Sequence[Array],
+        most: int,
     ) -> tuple[Array, tuple[Array, ...]]:
         """Logits f32[L, vocab_size] of batch.logit_rows, and what is carried on of each request,
         f32[R, width] each. features: f32[N, feature_width]; before: what was kept,
-        f32[R, feature_width] each."""
+        f32[R, feature_width] each; most: drafts that any request wants."""
 
     def go_on(
         self, batch: RaggedBatch, kv: KVCacheArrays, carried: tuple[Array, ...], place: int
@@ -73,8 +82,9 @@ class HeadDrafts(DraftChain[Head]):
     ) -> None:
         """As of DraftChain."""
         self.features: Features = Features(ops, head.feature_layers, head.feature_width)
-        self._carried: dict[Request, tuple[tuple[Array, ...], int]] = {}
-        """What the last pass gave, and the row of each request."""
+        self.block_drafts = head.block_drafts
+        self._carried: dict[Request, tuple[tuple[Array, ...], int, int]] = {}
+        """What the last pass gave, the row of each request in it, and how many there were."""
         self._following: tuple[Array, ...] = ()
         """What the pass that is computed gives."""
         self._kept: dict[Request, tuple[int, list[Array]]] = {}
@@ -127,7 +137,8 @@ class HeadDrafts(DraftChain[Head]):
             parts += self.features.take(row.request, start, start + row.count)
         features = parts[0] if len(parts) == 1 else self._ops.stacked(parts)
         before = self._before(rows, batch, features)
-        logits, self._following = self.maker.begin(batch, self._arrays, features, before)
+        most = max(row.most for row in rows)
+        logits, self._following = self.maker.begin(batch, self._arrays, features, before, most)
         return logits
 
     def _drawn(self, rows: Sequence[DraftRow]) -> None:
@@ -140,20 +151,23 @@ class HeadDrafts(DraftChain[Head]):
                 ]
                 self._kept[row.request] = row.twin.first + row.start + row.count, taken
             if row.draws:
-                self._carried[row.request] = self._following, at
+                self._carried[row.request] = self._following, at, len(rows)
 
     def _gathered(self, rows: Sequence[DraftRow]) -> tuple[Array, ...]:
         """What the last pass gave of these rows."""
         given = [self._carried[row.request] for row in rows]
-        values = given[0][0]
-        if all(each is values for each, _ in given):
-            order = np.array([at for _, at in given], np.int32)
-            return tuple(self._ops.take_rows(each, order) for each in values)
+        values, _, num_rows = given[0]
+        if all(each is values for each, _, _ in given):
+            order = [at for _, at, _ in given]
+            if order == list(range(num_rows)):  # nothing has to be copied
+                return values
+            rows_of = np.array(order, np.int32)
+            return tuple(self._ops.take_rows(each, rows_of) for each in values)
         return tuple(
             self._ops.stacked(
-                [self._ops.take_rows(each[index], np.array([at], np.int32)) for each, at in given]
+                [self._ops.take_rows(each[at], np.array([row], np.int32)) for each, row, _ in given]
             )
-            for index in range(len(values))
+            for at in range(len(values))
         )
 
     def _before(self, rows: Sequence[DraftRow], batch: RaggedBatch, features: Array) -> list[Array]:

@@ -93,6 +93,9 @@ class Model(Protocol):
     def lag(self, request: Request) -> int:
         """Tokens that it has to read before its first draft, at most."""
 
+    def num_passes(self, num_drafts: int) -> int:
+        """Passes that so many drafts of a request take."""
+
 
 class DraftRoom(NamedTuple):
     """A request of a step that may have drafts."""
@@ -263,7 +266,8 @@ class ModelDrafts:
         token_s = 1.0 / plain
         for count in range(1, self._most + 1):
             # A pass is shared by all that take part in it.
-            share = count * self._pass_s(len(wanted)) / len(wanted) / token_s
+            num_passes = self._model.num_passes(count)
+            share = num_passes * self._pass_s(len(wanted)) / len(wanted) / token_s
             gains = (
                 (hope[min(count, len(hope)) - 1] - each.hope, at)
                 for at, (each, hope) in enumerate(zip(wanted, hopes, strict=True))
@@ -278,7 +282,7 @@ class ModelDrafts:
                 # What a size costs that is far beyond all that were seen is not known.
                 if tokens > largest:
                     break
-                seconds = costs.seconds(batch, tokens) + count * self._pass_s(num_taking)
+                seconds = costs.seconds(batch, tokens) + num_passes * self._pass_s(num_taking)
                 if hope / seconds > best and seconds <= most_s:
                     best = hope / seconds
                     best_count, taking = count, ranked[:num_taking]
@@ -307,7 +311,7 @@ class ModelDrafts:
         each = min(wanted, key=self._try_order)
         count = min(TRY_DRAFTS, each.room, self._most, most)
         lag = self._model.lag(each.request)
-        price_s = count * self._pass_s(1) + lag * self._passes_per_token()
+        price_s = self._model.num_passes(count) * self._pass_s(1) + lag * self._passes_per_token()
         price_s += self._costs.seconds(batch, batch + count) - self._costs.seconds(batch, batch)
         self._price_s = price_s
         if self._credit_s is None or price_s > self._credit_s or count < 1:
