@@ -235,6 +235,35 @@ def write_dflash(folder: Path, config: dict[str, Any], **change: npt.NDArray[Any
     return folder
 
 
+def medusa_weights(
+    hidden: int, vocab: int, heads: int, blocks: int, *, own_heads: bool = True
+) -> dict[str, npt.NDArray[np.float32]]:
+    """Weights of Medusa heads by the names of its authors."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for head in range(heads):
+        for block in range(blocks):
+            shapes[f"{head}.{block}.linear.weight"] = (hidden, hidden)
+            shapes[f"{head}.{block}.linear.bias"] = (hidden,)
+        if own_heads:
+            shapes[f"{head}.{blocks}.weight"] = (vocab, hidden)
+    return {name: drawn(name, shape) for name, shape in shapes.items()}
+
+
+def write_medusa(
+    folder: Path, config: dict[str, Any], weights: Mapping[str, npt.NDArray[np.float32]]
+) -> Path:
+    """The folder of Medusa heads."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = [to_tensor(name, values, "F32") for name, values in weights.items()]
+    write_safetensors_file(
+        folder / "medusa_lm_head.safetensors",
+        [TensorSource(item.name, item.shape, item.codec, lambda item=item: [item.data])  # type: ignore[misc]
+         for item in tensors],
+    )  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return folder
+
+
 def whole_numbers(name: str, values: npt.NDArray[np.int64]) -> Tensor:
     """A tensor of I64, as `d2t` is."""
     rows = np.ascontiguousarray(values).view(np.uint8).reshape(values.size // values.shape[-1], -1)

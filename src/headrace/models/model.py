@@ -226,10 +226,15 @@ class Model(ABC):
         return begin_step(self._ops, self.config, self._rope, batch, kv)
 
     def logits(
-        self, x: Array, norm: Norm, *, scale: float | None = None, softcap: float | None = None
+        self,
+        x: Array,
+        norm: Norm | None,
+        *,
+        scale: float | None = None,
+        softcap: float | None = None,
     ) -> Array:
-        """What the head gives of the norm of f32[L, hidden]: f32[L, vocab_size]. scale, softcap:
-        instead of the model's own."""
+        """What the head gives of the norm of f32[L, hidden]: f32[L, vocab_size]. norm: None where
+        x is behind it. scale, softcap: instead of the model's own."""
         scale = self.config.logit_scale if scale is None else scale
         softcap = self.config.logit_softcap if softcap is None else softcap
         logits = self._head(x, norm=norm, scale=scale)

@@ -19,7 +19,7 @@ from headrace.engine.memory.draft_memory import plan_draft_cache
 from headrace.engine.memory.kv_memory import CachePlan, CacheShape, plan_kv_cache
 from headrace.errors import CheckpointError, HeadraceError, UnsupportedModelError
 from headrace.models import Model, load_model, read_config
-from headrace.models.heads import DraftHead, load_dflash, load_eagle3, load_mtp
+from headrace.models.heads import DraftHead, load_dflash, load_eagle3, load_medusa, load_mtp
 from headrace.models.heads.mtp import mtp_checkpoint
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint
@@ -31,6 +31,7 @@ _FLAG = "--speculative-config"
 _LOADERS: Mapping[HeadKind, Callable[[HeadFolder, Model, Ops], DraftHead]] = {
     "eagle3": load_eagle3,
     "dflash": load_dflash,
+    "medusa": load_medusa,
 }
 
 

@@ -7,13 +7,14 @@ ngram, suffix, mtp                         the same as {"method": NAME}
 {"method": "draft_model", "model": "PATH", "num_speculative_tokens": 5}
 {"method": "eagle3", "model": "PATH"}      a head for this model
 {"method": "dflash", "model": "PATH"}      a head for this model that gives a block of drafts
+{"method": "medusa", "model": "PATH"}      heads for this model, one for each place
 {"method": "mtp"}                          the model's own layers for further tokens
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast, get_args
 
 import msgspec
 from msgspec import Meta
@@ -40,6 +41,7 @@ _WITH_MODEL = {
     "draft_model": "a path or a name as of --model, of a smaller model with the same tokenizer",
     "eagle3": "the folder of an EAGLE-3 head that was made for this model",
     "dflash": "the folder of a DFlash head that was made for this model",
+    "medusa": "the folder of Medusa heads that were made for this model",
 }
 """Methods that need a model: what it is."""
 _WITHOUT_MORE = ("auto", "none", "ngram", "suffix", "mtp")
@@ -53,13 +55,16 @@ class SpeculativeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """The sources, as vLLM spells them."""
 
     method: (
-        Literal["auto", "ngram", "suffix", "draft_model", "eagle3", "dflash", "mtp", "none"] | None
+        Literal[
+            "auto", "ngram", "suffix", "draft_model", "eagle3", "dflash", "medusa", "mtp", "none"
+        ]
+        | None
     ) = None
     """None: what the model is, where there is one, else auto. With a model, auto has all of them.
     """
     model: str | None = None
-    """Of draft_model: a smaller model with the same tokenizer, named as --model is. Of eagle3
-    and dflash: a folder with a head for this model."""
+    """Of draft_model: a smaller model with the same tokenizer, named as --model is. Of eagle3,
+    dflash and medusa: a folder with a head for this model."""
     mtp: bool = False
     """With auto: the model's own layers for further tokens, beside what costs nothing."""
     num_speculative_tokens: Tokens | None = None
@@ -111,7 +116,7 @@ def read_speculative_config(text: str) -> SpeculativeConfig:
     if config.model is not None and config.sources not in ("auto", *_WITH_MODEL):
         raise ConfigError(
             f"{_FLAG}: model is {config.model!r}, and method {config.method} has none; omit one of "
-            "them, or use draft_model, eagle3, dflash or auto"
+            "them, or use draft_model, eagle3, dflash, medusa or auto"
         )
     if config.mtp and (config.sources not in ("auto", "mtp") or config.model is not None):
         raise ConfigError(
@@ -132,8 +137,8 @@ def head_kind_of(config: SpeculativeConfig, path: Path) -> HeadKind | None:
             f"{_FLAG}: {path} is a head for method {kind}, and method is {config.method}; use "
             f"{kind}, or omit it"
         )
-    if kind is None and config.method in ("eagle3", "dflash"):
-        return config.method
+    if kind is None and config.method in get_args(HeadKind):
+        return cast(HeadKind, config.method)
     return kind
 
 

@@ -3,14 +3,17 @@
 from headrace.models.heads.dflash import DflashHead, load_dflash
 from headrace.models.heads.eagle3 import Eagle3Head, load_eagle3
 from headrace.models.heads.head import DraftHead
+from headrace.models.heads.medusa import MedusaHead, load_medusa
 from headrace.models.heads.mtp import MtpHead, load_mtp
 
 __all__ = [
     "DflashHead",
     "DraftHead",
     "Eagle3Head",
+    "MedusaHead",
     "MtpHead",
     "load_dflash",
     "load_eagle3",
+    "load_medusa",
     "load_mtp",
 ]

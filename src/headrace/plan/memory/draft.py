@@ -21,15 +21,19 @@ from headrace.catalog import Catalog
 from headrace.engine.drafts.speculative_config import SpeculativeConfig, head_kind_of
 from headrace.errors import ConfigError, FetchError
 from headrace.models import read_config
+from headrace.models.heads.medusa import LEAST_DIM
 from headrace.models.heads.mtp import mtp_checkpoint, mtp_config
 from headrace.plan.memory.weights_memory import default_kind, weights_quantity
 from headrace.plan.model.find_model import shape_named
+from headrace.plan.model.layer_shape import AttentionLayers
 from headrace.plan.model.model_shape import ModelShape, shape_of_layers
 from headrace.plan.quantity import Input, Quantity
 from headrace.weights.hugging_face.head_folder import open_head_folder
 from headrace.weights.store.resolve import locate_model
 
 _FLAG = "--speculative-config"
+_LEAST = AttentionLayers(1, "mha", 1, 1, LEAST_DIM, LEAST_DIM)
+"""Of heads without attention."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,11 @@ def draft_named(
     kind_of_head = None if path is None else head_kind_of(spec, path)
     if path is not None and kind_of_head is not None:
         folder = open_head_folder(path)
-        config = _of_layers(folder.config, 1 if kind_of_head == "eagle3" else None)
-        shape = shape_of_layers(config, path.name, str(path))
+        if kind_of_head == "medusa":
+            shape = replace(target, layers=(_LEAST,))
+        else:
+            config = _of_layers(folder.config, 1 if kind_of_head == "eagle3" else None)
+            shape = shape_of_layers(config, path.name, str(path))
         stored = folder.checkpoint.nbytes
         weights = _weights(f"weights of the head {path.name}", stored, str(path))
         return Draft(f"the head {path.name}", replace(shape, context_tokens=None), weights)

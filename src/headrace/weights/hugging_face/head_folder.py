@@ -26,11 +26,12 @@ from headrace.weights.tensors.tensor import Tensor
 from headrace.weights.tokenizer.data import TokenizerData
 
 _OFFSETS = "d2t"
-HeadKind = Literal["eagle3", "dflash"]
+HeadKind = Literal["eagle3", "dflash", "medusa"]
 """As the method of `--speculative-config`."""
 _MARKS: Mapping[HeadKind, tuple[str, ...]] = {
     "eagle3": ("Eagle3", "Eagle3Speculator"),
     "dflash": ("DFlashDraftModel", "DFlashSpeculator"),
+    "medusa": ("MedusaModel",),
 }
 """How the architectures of each end."""
 
@@ -69,7 +70,7 @@ def head_kind(path: Path) -> HeadKind | None:
         named = isinstance(names, list) and any(
             isinstance(name, str) and name.endswith(marks) for name in names
         )
-        if named or stated == kind:
+        if named or stated == kind or f"{kind}_num_heads" in config:
             return kind
     return None
 

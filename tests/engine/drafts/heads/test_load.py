@@ -21,9 +21,11 @@ from tests.tiny_heads import (
     AROUND,
     dflash_config,
     eagle3_config,
+    medusa_weights,
     mtp_checkpoint,
     write_dflash,
     write_eagle3,
+    write_medusa,
 )
 
 
@@ -124,6 +126,17 @@ def test_a_block_head_is_known_by_its_folder(spec: dict[str, object], tmp_path: 
     fewer = loaded(target, model=str(folder), num_speculative_tokens=2)
     assert answer(fewer) == answer(engine)
     assert 0 < fewer.core.stats().spec_draft_tokens < engine.core.stats().spec_draft_tokens
+
+
+@pytest.mark.parametrize("spec", [{"method": "medusa"}, {}])
+def test_medusa_heads_are_loaded(spec: dict[str, object], tmp_path: Path) -> None:
+    target = write_tiny_hf(tmp_path, "llama")
+    stated = {"medusa_num_heads": 3, "medusa_num_layers": 1}
+    folder = write_medusa(tmp_path / "heads", stated, medusa_weights(64, 288, 3, 1))
+    engine = loaded(target, model=str(folder), **spec)
+    assert engine.core.info().draft_model_type == "medusa"
+    assert answer(engine) == answer(loaded(target))
+    assert engine.core.stats().spec_draft_tokens > 0 == engine.core.stats().spec_draft_failures
 
 
 def test_a_block_head_of_other_widths_or_that_never_works_is_refused(tmp_path: Path) -> None:
