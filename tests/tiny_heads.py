@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +20,45 @@ from headrace.weights.tensors.tensor import Tensor
 from tests.tiny import tiny_checkpoint, tiny_config, to_tensor
 from tests.tiny_families import tiny_family
 
-JOINED = {"enorm": 1, "hnorm": 1, "shared_head.norm": 1, "eh_proj": 2}
-MIMO = {"token_layernorm": 1, "hidden_layernorm": 1, "final_layernorm": 1, "input_proj": 2}
-"""What a layer for further tokens has beside those of the model: norms, and what joins."""
+
+class Around(NamedTuple):
+    """What a layer for further tokens has beside one of the model, and where it is."""
+
+    norms: tuple[str, ...] = ("enorm", "hnorm", "shared_head.norm")
+    join: str = "eh_proj"
+    place: str = "model.layers.{behind}."
+    apart: bool = False
+    """Whether norms and join are `model.NAME.{index}`."""
+    head: str | None = None
+    like: int = -1
+    """The layer of the model that it is like."""
+    renamed: tuple[tuple[str, str], ...] = ()
+    config: Mapping[str, Any] = {}
+    """Of the model, so that it has such layers."""
+
+
+AROUND: Mapping[str, Around] = {
+    "mimo": Around(
+        ("token_layernorm", "hidden_layernorm", "final_layernorm"), "input_proj",
+        "model.mtp_layers.{index}.",
+    ),
+    "mimo_v2_flash": Around(
+        ("enorm", "hnorm", "final_layernorm"), place="model.mtp.layers.{index}.",
+        renamed=(("post_attention_layernorm", "pre_mlp_layernorm"),),
+        config={"mlp_layer_types": ["dense", "sparse", "dense"]},
+    ),
+    "step3p7": Around(
+        ("enorm", "hnorm", "transformer.shared_head.norm"), like=0,
+        head="transformer.shared_head.output",
+        config={"num_nextn_predict_layers": 3, "swiglu_limits": [0.0, 1.0, 1.5, 0.0, 0.0, 0.0],
+                "swiglu_limits_shared": [1.0, 0.0, 1.5, 0.0, 0.5, 0.25]},
+    ),
+    "ernie4_5_moe": Around(
+        ("mtp_emb_norm", "mtp_hidden_norm"), "mtp_linear_proj", "model.mtp_block.{index}.",
+        apart=True, like=0,
+    ),
+}  # fmt: skip
+"""Of families whose layers are not like DeepSeek-V3's."""
 
 
 def drawn(name: str, shape: tuple[int, ...], seed: int = 0) -> npt.NDArray[np.float32]:
@@ -32,26 +69,41 @@ def drawn(name: str, shape: tuple[int, ...], seed: int = 0) -> npt.NDArray[np.fl
     return (values * (3.0 / shape[-1]) ** 0.5).astype(np.float32)
 
 
-def mtp_checkpoint(family: str = "mimo", codec: str = "F32", **shape: Any) -> Checkpoint:
-    """A tiny model with one layer for further tokens, named as its folders name it."""
-    checkpoint = tiny_checkpoint(family, codec, num_nextn_predict_layers=1, **shape)
+def mtp_checkpoint(
+    family: str = "mimo", codec: str = "F32", *, count: int = 1, **shape: Any
+) -> Checkpoint:
+    """A tiny model with so many layers for further tokens, named as its folders name them."""
+    around = AROUND.get(family, Around())
+    stated = {"num_nextn_predict_layers": count, **around.config, **shape}
+    if family == "mimo_v2_flash":
+        del stated["num_nextn_predict_layers"]  # which its configs do not say
+    checkpoint = tiny_checkpoint(family, codec, **stated)
     config = checkpoint.config
     layers, hidden = config["num_hidden_layers"], config["hidden_size"]
-    stated = {key: value for key, value in shape.items() if key != "logit_scale"}
-    deeper = tiny_family(family).shapes(
-        {**tiny_config(family, **stated), "num_hidden_layers": layers + 1}
-    )
-    own = f"model.layers.{layers}."
-    place = "model.mtp_layers.0." if family == "mimo" else own
-    shapes = {
-        place + name.removeprefix(own): shape
-        for name, shape in deeper.items()
-        if name.startswith(own)
+    own = {key: value for key, value in stated.items() if key != "logit_scale"}
+    at = f"model.layers.{around.like % layers}."
+    alike = {
+        name.removeprefix(at): shape
+        for name, shape in tiny_family(family).shapes(tiny_config(family, **own)).items()
+        if name.startswith(at)
     }
-    for name, rank in (MIMO if family == "mimo" else JOINED).items():
-        shapes[f"{place}{name}.weight"] = (
-            (hidden, 2 * hidden)[2 - rank :] if rank == 2 else (hidden,)
-        )
+    shapes: dict[str, tuple[int, ...]] = {}
+    for index in range(count):
+        place = around.place.format(index=index, behind=layers + index)
+        for name, shape in alike.items():
+            for before, after in around.renamed:
+                name = name.replace(before, after)
+            shapes[place + name] = shape
+        more = {f"{name}.weight": (hidden,) for name in around.norms}
+        more[f"{around.join}.weight"] = (hidden, 2 * hidden)
+        if around.apart:
+            for name, shape in more.items():
+                module, _, kind = name.rpartition(".")
+                shapes[f"model.{module}.{index}.{kind}"] = shape
+            continue
+        if around.head is not None:
+            more[f"{around.head}.weight"] = (config["vocab_size"], hidden)
+        shapes |= {place + name: shape for name, shape in more.items()}
     tensors = {name: to_tensor(name, drawn(name, each), codec) for name, each in shapes.items()}
     return replace(checkpoint, tensors={**checkpoint.tensors, **tensors})
 
@@ -100,6 +152,116 @@ def eagle3_config(target: dict[str, Any], **change: Any) -> dict[str, Any]:
         "tie_word_embeddings": False,
         **change,
     }
+
+
+def dflash_config(target: dict[str, Any], **change: Any) -> dict[str, Any]:
+    """config.json of a DFlash head for a target with this config, in z-lab's words."""
+    layers = target["num_hidden_layers"]
+    return {
+        "architectures": ["DFlashDraftModel"],
+        "auto_map": {"AutoModel": "dflash.DFlashDraftModel"},
+        "model_type": "qwen3",
+        "block_size": 5,
+        "dflash_config": {"mask_token_id": 270, "target_layer_ids": [0, layers - 1]},
+        "num_target_layers": layers,
+        "hidden_size": target["hidden_size"],
+        "intermediate_size": 96,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "num_hidden_layers": 2,
+        "attention_bias": False,
+        "max_position_embeddings": 2048,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 10000.0,
+        "rope_scaling": None,
+        "hidden_act": "silu",
+        "vocab_size": target["vocab_size"],
+        "use_sliding_window": False,
+        "sliding_window": None,
+        "tie_word_embeddings": False,
+        **change,
+    }
+
+
+def dflash_weights(config: dict[str, Any]) -> dict[str, npt.NDArray[np.float32]]:
+    """Weights of a head by the names of z-lab's folders, for as many features as z-lab's or
+    speculators' words name."""
+    hidden, ffn, head_dim = (config[key] for key in _DFLASH_SIZES)
+    heads, kv_heads = (config[f"num_{name}_heads"] * head_dim for name in _HEADS)
+    read = config.get("aux_hidden_state_layer_ids") or config["dflash_config"]["target_layer_ids"]
+    shapes: dict[str, tuple[int, ...]] = {
+        "fc.weight": (hidden, len(read) * config.get("target_hidden_size", hidden)),
+        "hidden_norm.weight": (hidden,),
+        "norm.weight": (hidden,),
+    }
+    for layer in range(config["num_hidden_layers"]):
+        own = {
+            "input_layernorm.weight": (hidden,),
+            "post_attention_layernorm.weight": (hidden,),
+            "self_attn.q_norm.weight": (head_dim,),
+            "self_attn.k_norm.weight": (head_dim,),
+            "self_attn.q_proj.weight": (heads, hidden),
+            "self_attn.k_proj.weight": (kv_heads, hidden),
+            "self_attn.v_proj.weight": (kv_heads, hidden),
+            "self_attn.o_proj.weight": (hidden, heads),
+            "mlp.gate_proj.weight": (ffn, hidden),
+            "mlp.up_proj.weight": (ffn, hidden),
+            "mlp.down_proj.weight": (hidden, ffn),
+        }
+        shapes |= {f"layers.{layer}.{name}": shape for name, shape in own.items()}
+    return {name: drawn(name, shape) for name, shape in shapes.items()}
+
+
+_DFLASH_SIZES = ("hidden_size", "intermediate_size", "head_dim")
+
+
+def write_dflash(folder: Path, config: dict[str, Any], **change: npt.NDArray[Any] | None) -> Path:
+    """The folder of a DFlash head. change: weights that are other ones, or None for none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {**dflash_weights({**(config.get("transformer_layer_config") or {}), **config}),
+               **change}  # fmt: skip
+    tensors = [
+        whole_numbers(name, values) if values.dtype == np.int64 else to_tensor(name, values, "F32")
+        for name, values in weights.items()
+        if values is not None
+    ]
+    write_safetensors_file(
+        folder / "model.safetensors",
+        [TensorSource(item.name, item.shape, item.codec, lambda item=item: [item.data])  # type: ignore[misc]
+         for item in tensors],
+    )  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return folder
+
+
+def medusa_weights(
+    hidden: int, vocab: int, heads: int, blocks: int, *, own_heads: bool = True
+) -> dict[str, npt.NDArray[np.float32]]:
+    """Weights of Medusa heads by the names of its authors."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for head in range(heads):
+        for block in range(blocks):
+            shapes[f"{head}.{block}.linear.weight"] = (hidden, hidden)
+            shapes[f"{head}.{block}.linear.bias"] = (hidden,)
+        if own_heads:
+            shapes[f"{head}.{blocks}.weight"] = (vocab, hidden)
+    return {name: drawn(name, shape) for name, shape in shapes.items()}
+
+
+def write_medusa(
+    folder: Path, config: dict[str, Any], weights: Mapping[str, npt.NDArray[np.float32]]
+) -> Path:
+    """The folder of Medusa heads."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = [to_tensor(name, values, "F32") for name, values in weights.items()]
+    write_safetensors_file(
+        folder / "medusa_lm_head.safetensors",
+        [TensorSource(item.name, item.shape, item.codec, lambda item=item: [item.data])  # type: ignore[misc]
+         for item in tensors],
+    )  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return folder
 
 
 def whole_numbers(name: str, values: npt.NDArray[np.int64]) -> Tensor:

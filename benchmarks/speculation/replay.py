@@ -26,8 +26,8 @@ from typing import Any, NamedTuple, cast
 
 from benchmarks.markdown import surroundings, table
 from benchmarks.speculation.recording import Recording, read_recording, record
-from headrace.engine.drafts.model.draft_chain import CATCH_UP_TOKENS, DraftChain
-from headrace.engine.drafts.model.model_drafts import FEW_TOKENS, Pass
+from headrace.engine.drafts.passes.draft_chain import CATCH_UP_TOKENS, DraftChain
+from headrace.engine.drafts.passes.model_drafts import FEW_TOKENS, Pass
 from headrace.engine.drafts.source import MOST_MATCH, Guess
 from headrace.engine.drafts.speculation import Speculation
 from headrace.engine.params import SamplingParams
@@ -173,6 +173,10 @@ class TextModel:
         self._recording = recording
         self._streams = streams
         self.passes: list[Pass] = []
+
+    def num_passes(self, num_drafts: int) -> int:
+        """One for each."""
+        return num_drafts
 
     def lag(self, request: Request) -> int:
         """Of the tokens it has to read."""

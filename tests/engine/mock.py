@@ -20,8 +20,8 @@ import pytest
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
 from headrace.engine.drafts.heads.head_drafts import HeadDrafts
-from headrace.engine.drafts.model.draft_chain import DraftChain
 from headrace.engine.drafts.model.draft_model import DraftModel
+from headrace.engine.drafts.passes.draft_chain import DraftChain
 from headrace.engine.drafts.proposer import Proposer
 from headrace.engine.memory.kv_memory import plan_kv_cache
 from headrace.engine.messages import Output, Submit, TokenLogprob
@@ -221,8 +221,10 @@ class MockHead:
     model_type, vocab_size, weight_codec, weight_bytes = "mock_head", VOCAB, "F32", 0
     max_positions, length_cause = 4096, ""
     feature_layers, feature_width = (0,), 6
+    block_drafts = 0
 
-    def __init__(self, wrong_every: int = 0, nan_on: int = -1) -> None:
+    def __init__(self, wrong_every: int = 0, nan_on: int = -1, num_kept: int = 0) -> None:
+        self.num_kept = num_kept
         self.wrong_every = wrong_every
         self.nan_on = nan_on
         self.batches: list[RaggedBatch] = []
@@ -232,13 +234,37 @@ class MockHead:
     def cache_layout(self) -> CacheLayout:
         return cache_layout([LayerKV(1, 2)])
 
-    def states(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        assert features.shape[1] == self.feature_width
-        return features
+    def begin(
+        self,
+        batch: RaggedBatch,
+        kv: KVCacheArrays,
+        features: npt.NDArray[np.float32],
+        before: Sequence[npt.NDArray[np.float32]],
+        most: int,
+    ) -> tuple[npt.NDArray[np.float32], tuple[npt.NDArray[np.float32], ...]]:
+        assert features.shape[1] == self.feature_width and len(before) == self.num_kept
+        assert most > 0
+        for each in before:  # what is kept is of the token that the first features are of
+            firsts = features[batch.query_start[:-1]]
+            assert np.array_equal(each.view(np.uint64)[:, 2], firsts.view(np.uint64)[:, 2])
+        logits, following = self.forward(batch, kv, features)
+        return logits, (following,) * max(1, self.num_kept)
+
+    def go_on(
+        self,
+        batch: RaggedBatch,
+        kv: KVCacheArrays,
+        carried: tuple[npt.NDArray[np.float32], ...],
+        place: int,
+    ) -> tuple[npt.NDArray[np.float32], tuple[npt.NDArray[np.float32], ...]]:
+        assert place > 0 and all(len(each) == batch.num_requests for each in carried)
+        logits, following = self.forward(batch, kv, carried[0])
+        return logits, (following,) * len(carried)
 
     def forward(
         self, batch: RaggedBatch, kv: KVCacheArrays, states: npt.NDArray[np.float32]
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """Logits of the rows that want some, and the states behind the last of each request."""
         self.batches.append(batch)
         size, place = kv.spec.block_size, kv.spec.place(0)
         tables, array = batch.block_table(place), kv.arrays[place.index]
@@ -261,7 +287,21 @@ class MockHead:
                 logits[index] = np.roll(logits[index], 1)
             if int(batch.token_ids[row]) == self.nan_on:
                 logits[index] = np.nan
-        return logits, following[batch.logit_rows].view(np.float32)
+        return logits, following[batch.query_start[1:] - 1].view(np.float32)
+
+    def followed(
+        self, following: npt.NDArray[np.float32], token_ids: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """What is behind each request's next token, and the logits there; nothing is stored."""
+        found = np.empty((len(following), 3), np.uint64)
+        states = np.ascontiguousarray(following).view(np.uint64).tolist()
+        for row, ((seen, state, before), token_id) in enumerate(
+            zip(states, token_ids.tolist(), strict=True)
+        ):
+            state = mix(state, token_id, before + 1)
+            order = ((before + 2) * 0x9E3779B97F4A7C15 & _MASK) | 1
+            found[row] = (seen ^ (state * order & _MASK), state, before + 1)
+        return found.view(np.float32), np.stack([_drawn(int(row[0])) for row in found])
 
     def _check(self, kept: npt.NDArray[np.int64]) -> None:
         steps = np.diff(kept).tolist()

@@ -21,15 +21,21 @@ import pytest
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
 from headrace.engine.drafts.heads.head_drafts import HeadDrafts
-from headrace.engine.drafts.model.draft_chain import DraftChain
 from headrace.engine.drafts.model.draft_model import DraftModel
+from headrace.engine.drafts.passes.draft_chain import DraftChain
 from headrace.engine.drafts.proposer import Proposal, Proposer
 from headrace.engine.memory.kv_memory import kinds_of, plan_kv_cache
 from headrace.engine.messages import Submit, TokenLogprob
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
 from headrace.models import Model, load_model, read_config
-from headrace.models.heads import DraftHead, load_eagle3, load_mtp
+from headrace.models.heads import (
+    DraftHead,
+    load_dflash,
+    load_eagle3,
+    load_medusa,
+    load_mtp,
+)
 from headrace.models.heads.mtp import mtp_checkpoint
 from headrace.ops.interface import Ops
 from headrace.ops.kv import KVCacheArrays
@@ -40,7 +46,14 @@ from tests.engine.mock import Collected, collect, drain, real_ops
 from tests.models.shipped_moe import SHIPPED
 from tests.tiny import EOS, NUM_TOKENS, tiny_checkpoint, to_tensor
 from tests.tiny_families import tiny_family
-from tests.tiny_heads import eagle3_config, write_eagle3
+from tests.tiny_heads import (
+    dflash_config,
+    eagle3_config,
+    medusa_weights,
+    write_dflash,
+    write_eagle3,
+    write_medusa,
+)
 from tests.tiny_heads import mtp_checkpoint as tiny_mtp
 
 BLOCK_SIZE = 16
@@ -313,7 +326,9 @@ def test_a_head_that_computes_what_the_model_does_is_right() -> None:
 
 HEADS = [
     ("mimo", "Q8_0", "auto"), ("glm4_moe", "F32", "int8"), ("deepseek_v3", "BF16", "auto"),
-    ("eagle3", "F32", "auto"), ("eagle3", "BF16", "q8_0"),
+    ("eagle3", "F32", "auto"), ("eagle3", "BF16", "q8_0"), ("mimo_v2_flash", "F32", "auto"),
+    ("step3p7", "BF16", "int8"), ("ernie4_5_moe", "Q8_0", "auto"), ("dflash", "F32", "auto"),
+    ("dflash", "BF16", "q4_0"), ("dflash-window", "Q8_0", "auto"), ("medusa", "F32", "q4_0"),
 ]  # fmt: skip
 
 
@@ -328,8 +343,21 @@ def test_a_head_changes_no_bit(family: str, codec: str, kv: str, tmp_path: Path)
         model = load_model(checkpoint, ops)
         folder = write_eagle3(tmp_path, eagle3_config(dict(checkpoint.config)))
         head: DraftHead = load_eagle3(open_head_folder(folder), model, ops)
+    elif family.startswith("dflash"):
+        checkpoint = tiny_checkpoint("qwen3", codec, logit_scale=2.0)
+        model = load_model(checkpoint, ops)
+        kinds = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 20}
+        stated = dflash_config(dict(checkpoint.config), **(kinds if "window" in family else {}))
+        head = load_dflash(open_head_folder(write_dflash(tmp_path, stated)), model, ops)
+    elif family == "medusa":
+        model = load_model(tiny_checkpoint("qwen3", codec, logit_scale=2.0), ops)
+        weights = medusa_weights(model.config.hidden_size, model.vocab_size, 4, 1)
+        folder = write_medusa(tmp_path, {"medusa_num_heads": 4}, weights)
+        head = load_medusa(open_head_folder(folder), model, ops)
     else:
-        checkpoint = tiny_mtp(family, codec, logit_scale=2.0, **TINY.get(family, {}))
+        count = 3 if family in ("mimo_v2_flash", "step3p7") else 1
+        shape: dict[str, Any] = TINY.get(family, {})
+        checkpoint = tiny_mtp(family, codec, count=count, logit_scale=2.0, **shape)
         model = load_model(checkpoint, ops)
         head = load_mtp(mtp_checkpoint(checkpoint, read_config(checkpoint)), model, ops)
     is_first = (family, codec, kv) == HEADS[0]

@@ -20,7 +20,14 @@ from headrace.plan.memory.memory import Load, Storage
 from headrace.plan.model.find_model import shape_named
 from headrace.plan.model.model_shape import ModelShape
 from headrace.weights.store.resolve import resolve_model
-from tests.tiny_heads import eagle3_config, write_eagle3
+from tests.tiny_heads import (
+    dflash_config,
+    eagle3_config,
+    medusa_weights,
+    write_dflash,
+    write_eagle3,
+    write_medusa,
+)
 
 CATALOG = Catalog.load()
 DRAFT = str(Path(__file__).parents[2] / "models" / "headrace-draft")
@@ -93,6 +100,33 @@ def test_a_head_is_counted_by_its_folder(tmp_path: Path) -> None:
     (layer,) = draft.shape.keeping
     found = fitted(target, draft, Load(512, users=3))
     assert part(found, "draft-kv") == 3 * 512 * layer.values_per_token * 2
+
+
+def test_a_block_head_is_counted_with_all_of_its_layers(tmp_path: Path) -> None:
+    target = named(str(resolve_model("")))
+    assert target.checkpoint is not None
+    write_dflash(tmp_path, dflash_config(dict(target.checkpoint.config), mask_token_id=7))
+    draft = draft_of(json.dumps({"method": "dflash", "model": str(tmp_path)}), target)
+    assert draft is not None and sum(layer.count for layer in draft.shape.keeping) == 2
+    stored = sum(file.stat().st_size for file in tmp_path.glob("*.safetensors"))
+    assert draft.weights.value == pytest.approx(stored, rel=0.02)
+
+
+def test_heads_without_attention_are_counted_with_what_the_engine_keeps(tmp_path: Path) -> None:
+    target = named(str(resolve_model("")))
+    weights = medusa_weights(target.hidden_size, target.vocabulary_tokens, 2, 1)
+    write_medusa(tmp_path, {"medusa_num_heads": 2}, weights)
+    setting = json.dumps({"method": "medusa", "model": str(tmp_path)})
+    draft = draft_of(setting, target)
+    assert draft is not None
+    config = EngineConfig(
+        model="", speculative_config=setting, max_model_len=1024, max_num_seqs=4, block_size=16
+    )
+    info = load_engine(config).core.info()
+    assert draft.weights.value == info.draft_weight_bytes
+    found = fitted(target, draft, Load(1024, users=4))
+    # Of heads in F32 the engine keeps F32.
+    assert 2 * part(found, "draft-kv") == info.draft_kv_bytes
 
 
 def test_what_costs_nothing_is_no_draft() -> None:

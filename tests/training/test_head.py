@@ -145,5 +145,5 @@ def test_the_engine_computes_what_was_trained(tmp_path: Path) -> None:
         logit_rows=np.arange(count, dtype=np.int32),
     )
     kv = ops.kv_cache(layout.spec(16, 2, "f32", "f32"))
-    logits, _ = served.forward(batch, kv, served.states(features[0, :-1].numpy()))
+    logits, _ = served.begin(batch, kv, features[0, :-1].numpy(), ())
     np.testing.assert_allclose(logits[:, TOKEN_IDS], expected, atol=1e-4, rtol=1e-4)

@@ -120,9 +120,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             description="Sources of drafts, guessed tokens that are computed together and change "
             "no answer: auto, every source that costs nothing, as far as they pay; none; ngram, "
             "suffix or mtp alone; or vLLM's JSON with `method` (ngram, suffix, draft_model, "
-            "eagle3, mtp, auto, none), `model` (of draft_model, named as --model is, or the folder "
-            "of an EAGLE-3 head; alone it means what it is), `mtp` (with auto: the model's own "
-            "layer for further tokens), `num_speculative_tokens`, `prompt_lookup_min`, "
+            "eagle3, dflash, medusa, mtp, auto, none), `model` (of draft_model, named as --model "
+            "is, or the folder of an EAGLE-3, DFlash or Medusa head; alone it means what it is), "
+            "`mtp` (with auto: the model's own layers for further tokens), "
+            "`num_speculative_tokens`, `prompt_lookup_min`, "
             "`prompt_lookup_max`, `suffix_decoding_max_cached_tokens`, and `adaptive` (false: all "
             "drafts, whether they pay or not). Default: auto.",
             extra={"auto": True, "json": True, "aliases": ("-sc",)},

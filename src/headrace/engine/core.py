@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.config.settings import EngineConfig
 from headrace.engine.answers import output, prefilled, started
 from headrace.engine.drafts.forced_spans import ForcedSpans
-from headrace.engine.drafts.model.draft_chain import DraftChain
+from headrace.engine.drafts.passes.draft_chain import DraftChain
 from headrace.engine.drafts.proposer import Drafter, Proposer
 from headrace.engine.drafts.speculative_config import read_speculative_config, speculation_of
 from headrace.engine.drafts.thinking import Thinking

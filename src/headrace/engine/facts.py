@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.engine.drafts.model.draft_chain import DraftChain
+from headrace.engine.drafts.passes.draft_chain import DraftChain
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.kv.kv_sizes import most_held
 from headrace.engine.limits import Limits

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from headrace.engine.drafts.heads.features import Features
+from headrace.engine.drafts.passes.features import Features
 from headrace.engine.model import Model
 from headrace.engine.runner import RowResult, Runner
 from headrace.engine.sampling.sampler import SampledToken, Sampler

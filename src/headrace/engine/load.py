@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
-from headrace.engine.drafts.model.load import DraftSetting, draft_beside, open_draft
+from headrace.engine.drafts.load import DraftSetting, draft_beside, open_draft
 from headrace.engine.drafts.proposer import Proposer
 from headrace.engine.drafts.speculative_config import read_speculative_config
 from headrace.engine.grammars.vocabulary import vocabulary_maker

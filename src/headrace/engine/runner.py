@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headrace.engine.drafts.heads.features import Features
+from headrace.engine.drafts.passes.features import Features
 from headrace.engine.drafts.proposer import NO_DRAFTS
 from headrace.engine.grammars.constraint import Look
 from headrace.engine.grammars.masks import Looks, MaskMaker

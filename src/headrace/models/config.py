@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from headrace.models.layer_cache import LayerCache, LayerKV, SharedKV
 from headrace.models.query_scaling import QueryScaling
@@ -182,6 +183,36 @@ class DecoderConfig:
         """Dimensions of a head of one layer that are rotated."""
         head_dim, rope = self.attention_of(layer).head_dim, self.rope_of(layer)
         return head_dim if rope is None else rope.rotary_dim(head_dim)
+
+
+Config = TypeVar("Config", bound=DecoderConfig)
+
+
+def of_layers(config: Config, layers: Sequence[int], *, dense: bool = False) -> Config:
+    """The config of a model whose layers are like these of another, by number, each with K and V of
+    its own. dense: whether none of them has experts."""
+
+    def chosen(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(values[layer] for layer in layers) if values else ()
+
+    experts = config.experts
+    if experts is not None:
+        sparse = tuple(experts.layers[layer] and not dense for layer in layers)
+        experts = replace(experts, layers=sparse)
+    return replace(
+        config,
+        num_layers=len(layers),
+        kv_sources=(),
+        draft_layers=0,
+        experts=experts,
+        layer_attention=chosen(config.layer_attention),
+        mlp_widths=chosen(config.mlp_widths),
+        attention_scales=chosen(config.attention_scales),
+        windows=chosen(config.windows),
+        chunks=chosen(config.chunks),
+        attends=chosen(config.attends),
+        rotates=chosen(config.rotates),
+    )
 
 
 def read_attention(

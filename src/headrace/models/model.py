@@ -8,12 +8,12 @@ where its ends differ too it overrides `embed` or the names below.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from headrace.models.blocks import Step
-from headrace.models.config import DecoderConfig
+from headrace.models.config import DecoderConfig, of_layers
 from headrace.models.cost import CostModel, ExpertCost, LayerCost
 from headrace.models.layer_cache import cache_layout
 from headrace.models.loader import Loader
@@ -29,20 +29,34 @@ NORMED = -1
 
 @dataclass(frozen=True)
 class DraftParts:
-    """The names in a layer that predicts the token after next, behind its own name.
+    """The names in a layer that predicts a further token, behind its own name, and what it reads.
 
     x = join(norm(embedding of the next token), norm(features of this one)), then a layer of the
-    model, then final_norm and the model's head.
+    model, then final_norm and a head.
     """
 
     token_norm: str = "enorm"
     feature_norm: str = "hnorm"
     join: str = "eh_proj"
-    final_norm: str = "shared_head.norm"
+    final_norm: str | None = "shared_head.norm"
+    """None: the model's own."""
+    head: str | None = None
+    """A head of its own; None: the model's."""
     token_first: bool = True
     """Whether the embedding stands before the features in what goes into `join`."""
+    features_normed: bool = True
+    """Whether the model's features are those behind its final norm, or those that go into it."""
     carries_normed: bool = False
     """Whether the features of the next place are what comes out of final_norm, not into it."""
+    chained: bool = True
+    """Of several layers: whether each reads what the one before it gave, or all of them the model's
+    features."""
+    stands_apart: bool = False
+    """Whether norms and join of layer k are `model.NAME.k`, and not in the layer."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Names in such a layer of what has another one in the model's layers."""
+    copies: tuple[str, ...] = ("embed_tokens.weight", "shared_head.head.weight")
+    """What is the model's again, and is not read."""
 
 
 class Layer(ABC):
@@ -94,6 +108,11 @@ class Model(ABC):
         """Tensors of a layer that predicts further tokens, behind its name; see `draft_layers`."""
         del config
         return ()
+
+    @staticmethod
+    def draft_config(config: DecoderConfig, count: int) -> DecoderConfig:
+        """The config of the first `count` layers that predict further tokens, as of a model."""
+        return of_layers(config, [config.num_layers - 1] * count)
 
     @classmethod
     def looked_up_tables(cls) -> tuple[str, ...]:
@@ -152,6 +171,11 @@ class Model(ABC):
         return self.config.length_cause
 
     @property
+    def final_norm(self) -> Norm:
+        """The norm before its head."""
+        return self._norm
+
+    @property
     def attention(self) -> AttentionShape:
         """Heads of every layer."""
         return self.config.attention
@@ -201,11 +225,20 @@ class Model(ABC):
         """What layers get of a batch."""
         return begin_step(self._ops, self.config, self._rope, batch, kv)
 
-    def logits(self, x: Array, norm: Norm) -> Array:
-        """What the head gives of the norm of f32[L, hidden]: f32[L, vocab_size]."""
-        config = self.config
-        logits = self._head(x, norm=norm, scale=config.logit_scale)
-        return self._ops.softcap(logits, config.logit_softcap) if config.logit_softcap else logits
+    def logits(
+        self,
+        x: Array,
+        norm: Norm | None,
+        *,
+        scale: float | None = None,
+        softcap: float | None = None,
+    ) -> Array:
+        """What the head gives of the norm of f32[L, hidden]: f32[L, vocab_size]. norm: None where
+        x is behind it. scale, softcap: instead of the model's own."""
+        scale = self.config.logit_scale if scale is None else scale
+        softcap = self.config.logit_softcap if softcap is None else softcap
+        logits = self._head(x, norm=norm, scale=scale)
+        return self._ops.softcap(logits, softcap) if softcap else logits
 
     def embed(self, step: Step) -> Array:
         """What goes into the first layer: f32[N, hidden]."""
@@ -214,9 +247,10 @@ class Model(ABC):
             return x
         return step.ops.embedding(self._positions, step.batch.positions, residual=x)
 
-    def embed_tokens(self, token_ids: Array) -> Array:
-        """Embeddings f32[N, hidden] of int32[N], without positions."""
-        scale = self.config.embedding_scale
+    def embed_tokens(self, token_ids: Array, *, scale: float | None = None) -> Array:
+        """Embeddings f32[N, hidden] of int32[N], without positions. scale: instead of the model's
+        own."""
+        scale = self.config.embedding_scale if scale is None else scale
         return self._ops.embedding(self._embedding, token_ids, scale=scale)
 
     def load_more(self, config: DecoderConfig, loader: Loader) -> None:

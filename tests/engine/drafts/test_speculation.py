@@ -324,8 +324,8 @@ def test_a_request_can_do_without() -> None:
         ('{"method": "ngram"', "truncated; give auto, none, ngram, suffix, mtp, or a JSON object"),
         ("3", "it is not an object; give auto"),
         (
-            '{"method": "medusa"}',
-            "unknown method 'medusa'; methods are auto, none, ngram, suffix, "
+            '{"method": "hydra"}',
+            "unknown method 'hydra'; methods are auto, none, ngram, suffix, "
             "mtp, draft_model, eagle3",
         ),
         ('{"method": "draftmodel"}', "did you mean 'draft_model'?"),

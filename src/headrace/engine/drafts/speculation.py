@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 from headrace.engine.drafts.acceptance import Acceptance, Shares
 from headrace.engine.drafts.gain_account import GainAccount
-from headrace.engine.drafts.model.draft_chain import DraftChain
-from headrace.engine.drafts.model.model_drafts import DraftRoom, ModelDrafts
+from headrace.engine.drafts.passes.draft_chain import DraftChain
+from headrace.engine.drafts.passes.model_drafts import DraftRoom, ModelDrafts
 from headrace.engine.drafts.source import DraftSource, Guess
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.request import Request

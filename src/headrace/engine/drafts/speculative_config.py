@@ -6,12 +6,15 @@ ngram, suffix, mtp                         the same as {"method": NAME}
 {"method": "ngram", "num_speculative_tokens": 8, "prompt_lookup_max": 6}
 {"method": "draft_model", "model": "PATH", "num_speculative_tokens": 5}
 {"method": "eagle3", "model": "PATH"}      a head for this model
-{"method": "mtp"}                          the model's own layer for further tokens
+{"method": "dflash", "model": "PATH"}      a head for this model that gives a block of drafts
+{"method": "medusa", "model": "PATH"}      heads for this model, one for each place
+{"method": "mtp"}                          the model's own layers for further tokens
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast, get_args
 
 import msgspec
 from msgspec import Meta
@@ -19,10 +22,11 @@ from msgspec import Meta
 from headrace.config.load import nearest
 from headrace.engine.drafts.lookup.past_answers import PastAnswers
 from headrace.engine.drafts.lookup.prompt_lookup import PromptLookup
-from headrace.engine.drafts.model.draft_chain import DraftChain
+from headrace.engine.drafts.passes.draft_chain import DraftChain
 from headrace.engine.drafts.source import DraftSource
 from headrace.engine.drafts.speculation import Speculation
 from headrace.errors import ConfigError, shown
+from headrace.weights.hugging_face.head_folder import HeadKind, head_kind
 
 MOST_DRAFTS = 16
 """Of a row, where the setting names no number: products of up to 17 rows cost little more than one
@@ -36,6 +40,8 @@ _FLAG = "--speculative-config"
 _WITH_MODEL = {
     "draft_model": "a path or a name as of --model, of a smaller model with the same tokenizer",
     "eagle3": "the folder of an EAGLE-3 head that was made for this model",
+    "dflash": "the folder of a DFlash head that was made for this model",
+    "medusa": "the folder of Medusa heads that were made for this model",
 }
 """Methods that need a model: what it is."""
 _WITHOUT_MORE = ("auto", "none", "ngram", "suffix", "mtp")
@@ -48,17 +54,22 @@ Match = Annotated[int, Meta(ge=1, le=64)]
 class SpeculativeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The sources, as vLLM spells them."""
 
-    method: Literal["auto", "ngram", "suffix", "draft_model", "eagle3", "mtp", "none"] | None = None
+    method: (
+        Literal[
+            "auto", "ngram", "suffix", "draft_model", "eagle3", "dflash", "medusa", "mtp", "none"
+        ]
+        | None
+    ) = None
     """None: what the model is, where there is one, else auto. With a model, auto has all of them.
     """
     model: str | None = None
-    """Of draft_model: a smaller model with the same tokenizer, named as --model is. Of eagle3: a
-    folder with a head for this model."""
+    """Of draft_model: a smaller model with the same tokenizer, named as --model is. Of eagle3,
+    dflash and medusa: a folder with a head for this model."""
     mtp: bool = False
-    """With auto: the model's own layer for further tokens, beside what costs nothing."""
+    """With auto: the model's own layers for further tokens, beside what costs nothing."""
     num_speculative_tokens: Tokens | None = None
     """Drafts of a request in a step, at most; None for MOST_DRAFTS, and MOST_OF_MODEL of a model or
-    a head."""
+    a head, but for one that gives a block of them."""
     prompt_lookup_min: Match | None = None
     prompt_lookup_max: Match | None = None
     """Of ngram: last tokens that have to have come before, the most being sought first; 2 and 6
@@ -74,8 +85,13 @@ class SpeculativeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         return self.method or ("auto" if self.model is None else "draft_model")
 
     @property
+    def most_of_model(self) -> int:
+        """Drafts of a row that a model or a head makes, at most."""
+        return self.num_speculative_tokens or MOST_OF_MODEL
+
+    @property
     def has_mtp(self) -> bool:
-        """Whether the model's own layer for further tokens makes drafts."""
+        """Whether the model's own layers for further tokens make drafts."""
         return self.mtp or self.method == "mtp"
 
 
@@ -100,7 +116,7 @@ def read_speculative_config(text: str) -> SpeculativeConfig:
     if config.model is not None and config.sources not in ("auto", *_WITH_MODEL):
         raise ConfigError(
             f"{_FLAG}: model is {config.model!r}, and method {config.method} has none; omit one of "
-            "them, or use draft_model, eagle3 or auto"
+            "them, or use draft_model, eagle3, dflash, medusa or auto"
         )
     if config.mtp and (config.sources not in ("auto", "mtp") or config.model is not None):
         raise ConfigError(
@@ -108,6 +124,22 @@ def read_speculative_config(text: str) -> SpeculativeConfig:
             "the others"
         )
     return config
+
+
+def head_kind_of(config: SpeculativeConfig, path: Path) -> HeadKind | None:
+    """What the head in a folder is, as the folder or else the setting says; None for a model.
+
+    Raises ConfigError where they say different things.
+    """
+    kind = head_kind(path)
+    if kind is not None and config.sources not in ("auto", kind) and config.method is not None:
+        raise ConfigError(
+            f"{_FLAG}: {path} is a head for method {kind}, and method is {config.method}; use "
+            f"{kind}, or omit it"
+        )
+    if kind is None and config.method in get_args(HeadKind):
+        return cast(HeadKind, config.method)
+    return kind
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -160,10 +192,13 @@ def speculation_of(
     if not sources and model is None:
         return None
     most_drafts = config.num_speculative_tokens
+    most_of_model = config.most_of_model
+    if model is not None and model.block_drafts:  # which cost one pass, however many are taken
+        most_of_model = min(most_drafts or MOST_DRAFTS, model.block_drafts)
     return Speculation(
         sources,
         most_drafts=most_drafts or MOST_DRAFTS,
         adaptive=config.adaptive,
         model=model,
-        most_of_model=most_drafts or MOST_OF_MODEL,
+        most_of_model=most_of_model,
     )

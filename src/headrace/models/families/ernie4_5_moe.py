@@ -11,9 +11,11 @@ All projections but those of experts, and lm_head, may have biases (use_bias).
 Layers from moe_layer_start_index to moe_layer_end_index have experts where their number, counted
 from 1, is a multiple of moe_layer_interval. The least sum to divide by (moe_norm_min) is one that
 guards against a division by zero; a larger one is refused. Layers that predict further tokens
-(num_nextn_predict_layers) stand under `model.mtp_block` and are not run.
+(num_nextn_predict_layers) stand under `model.mtp_block`, have a dense MLP, read what goes into the
+final norm and end in that norm (models/heads/mtp.py).
 Sources: the ERNIE 4.5 technical report; transformers modeling_ernie4_5_moe.py for arithmetic and
-keys; the vendor's modelling code for the names of the layers that predict.
+keys; the vendor's modelling code (ERNIE's modeling_moe.py, FastDeploy's ernie4_5_mtp.py) for the
+layers that predict. vLLM and SGLang leave out that norm, and embed the first token as zeros.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from collections.abc import Collection
 from headrace.models.config import (
     DecoderConfig,
     ExpertsConfig,
+    of_layers,
     read_draft_layers,
     read_expert_count,
     read_experts_per_token,
@@ -32,7 +35,7 @@ from headrace.models.experts import ExpertNames
 from headrace.models.families.ernie4_5 import MAX_POSITIONS, NORM_EPS, THETA
 from headrace.models.families.llama import read_llama
 from headrace.models.loader import Loader
-from headrace.models.model import Model
+from headrace.models.model import DraftParts, Model
 from headrace.ops.experts import Routing
 from headrace.weights.architectures.ernie import read_least_sum
 from headrace.weights.model_config.config_reader import ConfigReader
@@ -52,6 +55,14 @@ class ErnieMoe(Model):
     layer_type = ErnieMoeLayer
     drafts_name = "model.mtp_block"
     drafts_behind = False
+    draft_parts = DraftParts(
+        token_norm="mtp_emb_norm",
+        feature_norm="mtp_hidden_norm",
+        join="mtp_linear_proj",
+        final_norm=None,
+        features_normed=False,
+        stands_apart=True,
+    )
 
     @staticmethod
     def read_config(reader: ConfigReader) -> DecoderConfig:
@@ -69,6 +80,11 @@ class ErnieMoe(Model):
             experts=_read_experts(reader),
             draft_layers=read_draft_layers(reader),
         )
+
+    @staticmethod
+    def draft_config(config: DecoderConfig, count: int) -> DecoderConfig:
+        """Dense layers."""
+        return of_layers(config, [config.num_layers - 1] * count, dense=True)
 
     @staticmethod
     def draft_names(config: DecoderConfig) -> Collection[str]:

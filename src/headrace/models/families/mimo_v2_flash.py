@@ -12,9 +12,12 @@ positions before a token and itself, as in the vendor's own engine and in transf
     scores = sigmoid(router(norm(h)));  chosen: the largest of scores + e_score_correction_bias
     weights = scores of the chosen, over their sum + 1e-20 (norm_topk_prob)
 
-Layers that predict further tokens stand under `model.mtp.layers` and are not run.
+Layers that predict further tokens stand under `model.mtp.layers`: each has a window and a dense
+MLP, and all of them read what goes into the final norm (models/heads/mtp.py).
 Sources: transformers modeling_mimo_v2_flash.py for arithmetic and keys, the published config for
-those that it does not read; llama.cpp conversion/mimo.py for the names of the layers that predict.
+those that it does not read; of the layers that predict llama.cpp conversion/mimo.py for names,
+vLLM's mimo_v2_mtp.py and SGLang's mimo_v2_flash_nextn.py for arithmetic, and SGLang's
+multi_layer_eagle_worker_v2.py for what the second and third one read.
 """
 
 from __future__ import annotations
@@ -26,13 +29,14 @@ from headrace.models.blocks import Attention
 from headrace.models.config import (
     DecoderConfig,
     ExpertsConfig,
+    of_layers,
     read_attention,
     read_sigmoid_routing,
 )
 from headrace.models.decoder import ExpertLayer
 from headrace.models.experts import ExpertNames
 from headrace.models.loader import Loader
-from headrace.models.model import Model
+from headrace.models.model import DraftParts, Model
 from headrace.models.rope import RopeConfig
 from headrace.weights.model_config.config_reader import ConfigReader
 from headrace.weights.model_config.layer_kinds import read_sparse_mlps, read_window_kinds
@@ -73,6 +77,12 @@ class MiMoV2Flash(Model):
 
     layer_type = MiMoV2Layer
     drafts_name = "model.mtp.layers"
+    draft_parts = DraftParts(
+        final_norm="final_layernorm",
+        features_normed=False,
+        chained=False,
+        renamed={"pre_mlp_layernorm": "post_attention_layernorm"},
+    )
 
     @staticmethod
     def read_config(reader: ConfigReader) -> DecoderConfig:
@@ -116,6 +126,13 @@ class MiMoV2Flash(Model):
             draft_layers=DRAFT_LAYERS,
             value_scale=_read_value_scale(reader),
         )
+
+    @staticmethod
+    def draft_config(config: DecoderConfig, count: int) -> DecoderConfig:
+        """Layers like the last one with a window, without experts."""
+        windowed = [index for index, window in enumerate(config.windows) if window]
+        like = windowed[-1] if windowed else config.num_layers - 1
+        return of_layers(config, [like] * count, dense=True)
 
     @staticmethod
     def draft_names(config: DecoderConfig) -> Collection[str]:

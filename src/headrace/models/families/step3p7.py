@@ -15,10 +15,13 @@ Layers with a window have more heads of Q (num_sliding_attention_heads) and a ro
     scores = sigmoid(router(norm(h)));  chosen: the largest of scores + router_bias
     weights = scores of the chosen, over their sum, times moe_router_scaling_factor
 
-Layers behind the last one predict further tokens (num_nextn_predict_layers) and are not run.
+Layers behind the last one predict further tokens (num_nextn_predict_layers): each has a dense MLP
+and a head of its own, and reads what goes into the final norm, or what the one before it gave
+(models/heads/mtp.py).
 The text part of a folder with images is the same (`weights.model_config.text_part`).
 Sources: transformers modeling_step3p7.py for arithmetic, configuration_step3p7.py and llama.cpp
-conversion/step3.py for keys and names.
+conversion/step3.py for keys and names; vLLM's and SGLang's step3p5_mtp.py for the layers that
+predict, SGLang's for what the second and third one read.
 """
 
 from __future__ import annotations
@@ -30,12 +33,13 @@ from headrace.models.blocks import MLP, Attention, GatedMLP
 from headrace.models.config import (
     DecoderConfig,
     ExpertsConfig,
+    of_layers,
     read_attention,
 )
 from headrace.models.decoder import ExpertLayer
 from headrace.models.experts import ExpertNames, Experts
 from headrace.models.loader import Loader
-from headrace.models.model import Model
+from headrace.models.model import DraftParts, Model
 from headrace.ops.experts import Routing
 from headrace.ops.kv import AttentionShape
 from headrace.weights.model_config.config_reader import ConfigReader
@@ -55,6 +59,10 @@ class StepDecoderConfig(DecoderConfig):
     """At which each layer's experts cut a gate and what it meets; 0 where they do not."""
     shared_limits: tuple[float, ...] = ()
     """The same of shared experts and dense MLPs."""
+    draft_windows: tuple[bool, ...] = ()
+    """Which of the layers that predict have a window."""
+    draft_limits: tuple[float, ...] = ()
+    """At which their MLPs cut."""
 
     @property
     def other_values(self) -> int:
@@ -93,6 +101,11 @@ class Step(Model):
     """Step3p7TextModel and its lm_head."""
 
     layer_type = StepLayer
+    draft_parts = DraftParts(
+        final_norm="transformer.shared_head.norm",
+        head="transformer.shared_head.output",
+        features_normed=False,
+    )
 
     @staticmethod
     def read_config(reader: ConfigReader) -> DecoderConfig:
@@ -124,6 +137,24 @@ class Step(Model):
             draft_layers=step.drafts,
             limits=step.limits,
             shared_limits=step.shared_limits,
+            draft_windows=step.windowed[step.layers :],
+            draft_limits=step.draft_limits,
+        )
+
+    @staticmethod
+    def draft_config(config: DecoderConfig, count: int) -> DecoderConfig:
+        """Dense layers like the last one of their kind."""
+        assert isinstance(config, StepDecoderConfig)
+        kinds = (*config.draft_windows, *[False] * count)[:count]
+        windows = config.windows
+        like = [
+            max(at for at, window in enumerate(windows) if bool(window) is kind or not at)
+            for kind in kinds
+        ]
+        return replace(
+            of_layers(config, like, dense=True),
+            limits=(0.0,) * count,
+            shared_limits=(*config.draft_limits, *[0.0] * count)[:count],
         )
 
     @staticmethod

@@ -1,7 +1,19 @@
-"""Heads that guess the token after next from what a model computed of the last one."""
+"""Heads that guess the tokens after next from what a model computed of the last ones."""
 
+from headrace.models.heads.dflash import DflashHead, load_dflash
 from headrace.models.heads.eagle3 import Eagle3Head, load_eagle3
 from headrace.models.heads.head import DraftHead
+from headrace.models.heads.medusa import MedusaHead, load_medusa
 from headrace.models.heads.mtp import MtpHead, load_mtp
 
-__all__ = ["DraftHead", "Eagle3Head", "MtpHead", "load_eagle3", "load_mtp"]
+__all__ = [
+    "DflashHead",
+    "DraftHead",
+    "Eagle3Head",
+    "MedusaHead",
+    "MtpHead",
+    "load_dflash",
+    "load_eagle3",
+    "load_medusa",
+    "load_mtp",
+]

@@ -12,6 +12,7 @@ llama_eagle3.py for names and for the numbering of layers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.models.blocks import Attention, GatedMLP
 from headrace.models.config import DecoderConfig
 from headrace.models.families.llama import read_llama
-from headrace.models.heads.head import DraftHead
+from headrace.models.heads.head import Carried, DraftHead, target_ids
 from headrace.models.loader import Loader
 from headrace.models.loading.reader import EMBEDDING, HEAD
 from headrace.models.model import Model
@@ -59,15 +60,15 @@ class Eagle3Head(DraftHead):
         config: Eagle3Config,
         ops: Ops,
         loader: Loader,
-        target_ids: npt.NDArray[np.int64],
+        ids: npt.NDArray[np.int64],
     ) -> None:
-        """target_ids: int64[draft_vocab_size], the target's id of each of its own."""
+        """ids: int64[draft_vocab_size], the target's id of each of its own."""
         decoder = config.decoder
         super().__init__(target, decoder, ops, loader)
         hidden, eps = decoder.hidden_size, decoder.norm_eps
         self.feature_layers = config.feature_layers or usual_layers(target.config.num_layers)
         self._norm_before_residual = config.norm_before_residual
-        self._target_ids = target_ids
+        self._target_ids = ids
         self._own_embedding: EmbeddingWeight | None = None
         if loader.has(EMBEDDING):
             rows = max(loader.rows(EMBEDDING), target.vocab_size)
@@ -103,20 +104,36 @@ class Eagle3Head(DraftHead):
         """The kind of head."""
         return "eagle3"
 
-    def states(self, features: Array) -> Array:
-        """fc(features)."""
-        return self._fc(features)
-
-    def forward(self, batch: RaggedBatch, kv: KVCacheArrays, states: Array) -> tuple[Array, Array]:
+    def begin(
+        self,
+        batch: RaggedBatch,
+        kv: KVCacheArrays,
+        features: Array,
+        before: Sequence[Array],
+        most: int = 1,
+    ) -> tuple[Array, Carried]:
         """As of DraftHead."""
+        del before, most
+        return self._run(batch, kv, self._fc(features))
+
+    def go_on(
+        self, batch: RaggedBatch, kv: KVCacheArrays, carried: Carried, place: int
+    ) -> tuple[Array, Carried]:
+        """As of DraftHead."""
+        del place
+        return self._run(batch, kv, *carried)
+
+    def _run(self, batch: RaggedBatch, kv: KVCacheArrays, states: Array) -> tuple[Array, Carried]:
+        """states: f32[N, hidden], s of each token."""
         ops, step = self._ops, self._step(batch, kv)
         normed = ops.norm(states, self._state_norm)
         joined = ops.concat((ops.norm(self._embedded(batch.token_ids), self._token_norm), normed))
         kept = normed if self._norm_before_residual else states
         x = self._attention(joined, step, residual=kept)
-        y = ops.take_rows(self._mlp(x, step, norm=self._post_norm, residual=x), batch.logit_rows)
-        own = self._head(y, norm=self._norm)
-        return ops.spread(own, self._target_ids, self.vocab_size), y
+        y = self._mlp(x, step, norm=self._post_norm, residual=x)
+        own = self._head(ops.take_rows(y, batch.logit_rows), norm=self._norm)
+        ends = ops.take_rows(y, batch.query_start[1:] - np.int32(1))
+        return ops.spread(own, self._target_ids, self.vocab_size), (ends,)
 
     def _embedded(self, token_ids: Array) -> Array:
         if self._own_embedding is None:
@@ -204,7 +221,7 @@ def load_eagle3(folder: HeadFolder, target: Model, ops: Ops) -> Eagle3Head:
     """
     hidden = target.config.hidden_size
     config = read_eagle3(folder, target_hidden_size=hidden)
-    path, vocab = folder.path, target.vocab_size
+    path = folder.path
     layers = config.feature_layers or usual_layers(target.config.num_layers)
     beyond = [layer for layer in layers if not 0 <= layer <= target.config.num_layers]
     if beyond:
@@ -222,31 +239,5 @@ def load_eagle3(folder: HeadFolder, target: Model, ops: Ops) -> Eagle3Head:
             f"{path}: {EMBEDDING} is missing, and the model's is {hidden} wide where the head's "
             f"layer is {config.decoder.hidden_size}; the file is incomplete"
         )
-    target_ids = _target_ids(folder, config.draft_vocab_size, vocab)
-    return Eagle3Head(target, config, ops, Loader(folder.checkpoint, ops), target_ids)
-
-
-def _target_ids(folder: HeadFolder, own: int, vocab: int) -> npt.NDArray[np.int64]:
-    """The target's id of each of the head's."""
-    offsets = folder.offsets
-    if offsets is None:
-        if own != vocab:
-            raise CheckpointError(
-                f"{folder.path}: its vocabulary has {own} tokens and the model's {vocab}, and "
-                "tensor d2t, which says which these are, is missing; the file is incomplete"
-            )
-        return np.arange(own)
-    if offsets.shape != (own,):
-        raise CheckpointError(
-            f"{folder.path}: tensor d2t has shape {list(offsets.shape)}, draft_vocab_size is {own}"
-        )
-    ids = np.arange(own) + offsets
-    if ids.size and (ids.min() < 0 or ids.max() >= vocab):
-        wrong = int(ids.min() if ids.min() < 0 else ids.max())
-        raise CheckpointError(
-            f"{folder.path}: tensor d2t names token {wrong}, and the model has {vocab}; it is a "
-            "head of another model"
-        )
-    if len(np.unique(ids)) != own:
-        raise CheckpointError(f"{folder.path}: tensor d2t names a token twice; fetch it again")
-    return ids
+    ids = target_ids(folder, config.draft_vocab_size, target.vocab_size)
+    return Eagle3Head(target, config, ops, Loader(folder.checkpoint, ops), ids)

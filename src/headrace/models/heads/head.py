@@ -1,17 +1,22 @@
 """What every head offers the engine. Of token t, whose features the target computed, and the token
 t + 1 that followed:
 
-    s = states(features of t)
-    logits of t + 2, s' = forward(token t + 1, s)
+    logits of t + 2, c = begin(token t + 1, features of t)        the first pass of a step
+    logits of t + 3, c = go_on(token t + 2, c)                    the next ones, by its own drafts
 
-s' stands for the features of t + 1 where the target has not been yet, so that a head goes on by
-itself, a token at a time. It has K and V of its own: an entry for each such pair.
+What a pass gives for the next one (c) stands for the features of what the target has not been at
+yet. A head has K and V of its own: an entry for each such pair of a token and features.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
+from headrace.errors import CheckpointError
 from headrace.models.blocks import Step
 from headrace.models.config import DecoderConfig
 from headrace.models.layer_cache import cache_layout
@@ -20,16 +25,26 @@ from headrace.models.model import Model
 from headrace.models.rope_tables import begin_step, rope_tables
 from headrace.ops.interface import Array, Ops
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
+from headrace.weights.hugging_face.head_folder import HeadFolder
+
+Carried = tuple[Array, ...]
+"""What a pass gives for the next one, each f32[R, width], of the last token of each request."""
 
 
 class DraftHead(ABC):
-    """A head of one layer behind a model, which shares what it has not itself."""
+    """A head behind a model, which shares what it has not itself."""
 
     feature_layers: tuple[int, ...]
     """The layers whose features it reads, as of `Model.forward_with_features`."""
+    num_kept: int = 0
+    """Of what a pass gives, the first so many are read by the first pass of the next step too, as
+    wide as the features: they are of the token before the first of a request in it."""
+    block_drafts: int = 0
+    """Drafts that the first pass of a step gives together, all that there are: it computes places
+    for them and one more behind the last token. 0: each pass gives one."""
 
     def __init__(self, target: Model, config: DecoderConfig, ops: Ops, loader: Loader) -> None:
-        """config: of its one layer."""
+        """config: of its layers."""
         self._target = target
         self._ops = ops
         self._config = config
@@ -54,13 +69,57 @@ class DraftHead(ABC):
         return len(self.feature_layers) * self._target.config.hidden_size
 
     @abstractmethod
-    def states(self, features: Array) -> Array:
-        """What goes into its layer of features f32[N, feature_width]: f32[N, hidden]."""
+    def begin(
+        self,
+        batch: RaggedBatch,
+        kv: KVCacheArrays,
+        features: Array,
+        before: Sequence[Array],
+        most: int = 1,
+    ) -> tuple[Array, Carried]:
+        """Logits f32[L, vocab_size] of `batch.logit_rows`, and what is carried on of each request;
+        every entry's K and V are stored.
+
+        features: f32[N, feature_width], of the token before each one. before: num_kept arrays
+        f32[R, feature_width], as this gave them of the token before each request's first one. most:
+        drafts that any request wants.
+        """
 
     @abstractmethod
-    def forward(self, batch: RaggedBatch, kv: KVCacheArrays, states: Array) -> tuple[Array, Array]:
-        """Logits f32[L, vocab_size] of `batch.logit_rows`, and the states f32[L, hidden] of what
-        follows these; every entry's K and V are stored. states: of the token before each one."""
+    def go_on(
+        self, batch: RaggedBatch, kv: KVCacheArrays, carried: Carried, place: int
+    ) -> tuple[Array, Carried]:
+        """The same of one more token of each request, its draft at `place` - 1, counted from 0."""
 
     def _step(self, batch: RaggedBatch, kv: KVCacheArrays) -> Step:
         return begin_step(self._ops, self._config, self._rope, batch, kv)
+
+
+def target_ids(folder: HeadFolder, own: int, vocab: int) -> npt.NDArray[np.int64]:
+    """The target's id of each of a head's, int64[own].
+
+    own: the width of its logits. vocab: that of the target's. Raises CheckpointError where `d2t` is
+    missing, of another shape, or names an id that the target does not have, or one twice.
+    """
+    offsets = folder.offsets
+    if offsets is None:
+        if own != vocab:
+            raise CheckpointError(
+                f"{folder.path}: its vocabulary has {own} tokens and the model's {vocab}, and "
+                "tensor d2t, which says which these are, is missing; the file is incomplete"
+            )
+        return np.arange(own)
+    if offsets.shape != (own,):
+        raise CheckpointError(
+            f"{folder.path}: tensor d2t has shape {list(offsets.shape)}, draft_vocab_size is {own}"
+        )
+    ids = np.arange(own) + offsets
+    if ids.size and (ids.min() < 0 or ids.max() >= vocab):
+        wrong = int(ids.min() if ids.min() < 0 else ids.max())
+        raise CheckpointError(
+            f"{folder.path}: tensor d2t names token {wrong}, and the model has {vocab}; it is a "
+            "head of another model"
+        )
+    if len(np.unique(ids)) != own:
+        raise CheckpointError(f"{folder.path}: tensor d2t names a token twice; fetch it again")
+    return ids

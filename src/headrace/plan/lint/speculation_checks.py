@@ -21,6 +21,7 @@ _DRAFT_MODEL_FREE = (
     "n-gram",
     "eagle",
     "eagle3",
+    "dflash",
     "medusa",
     "mtp",
     "mlp_speculator",

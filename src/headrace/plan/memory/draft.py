@@ -8,7 +8,7 @@ once at the context asked for, which both rules cover, so that here
 
 It is stored in the model's kinds. A draft is not divided over devices: each holds all of it. A
 layer of the model's own for further tokens is in the model's file, and is counted with it where a
-header was read; what it adds is K and V of one layer.
+header was read; what each adds is K and V of a layer.
 """
 
 from __future__ import annotations
@@ -18,18 +18,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.catalog import Catalog
-from headrace.engine.drafts.speculative_config import SpeculativeConfig
+from headrace.engine.drafts.speculative_config import SpeculativeConfig, head_kind_of
 from headrace.errors import ConfigError, FetchError
 from headrace.models import read_config
-from headrace.models.heads.mtp import mtp_checkpoint
+from headrace.models.heads.medusa import LEAST_DIM
+from headrace.models.heads.mtp import mtp_checkpoint, mtp_config
 from headrace.plan.memory.weights_memory import default_kind, weights_quantity
 from headrace.plan.model.find_model import shape_named
+from headrace.plan.model.layer_shape import AttentionLayers
 from headrace.plan.model.model_shape import ModelShape, shape_of_layers
 from headrace.plan.quantity import Input, Quantity
-from headrace.weights.hugging_face.head_folder import is_head_folder, open_head_folder
+from headrace.weights.hugging_face.head_folder import open_head_folder
 from headrace.weights.store.resolve import locate_model
 
 _FLAG = "--speculative-config"
+_LEAST = AttentionLayers(1, "mha", 1, 1, LEAST_DIM, LEAST_DIM)
+"""Of heads without attention."""
 
 
 @dataclass(frozen=True)
@@ -50,19 +54,21 @@ def draft_named(
     Raises ConfigError for what cannot be read, and where a model has no layer for further tokens.
     """
     if spec.has_mtp:
-        return _own_layer(target)
+        return _own_layer(target, spec.most_of_model)
     if spec.model is None:
         return None
     try:
         path = locate_model(spec.model, environ).path
     except (FetchError, OSError):
         path = None
-    is_head = path is not None and is_head_folder(path)
-    if is_head and spec.method == "draft_model":
-        raise ConfigError(f"{_FLAG}: {path} is an EAGLE-3 head; use method eagle3, or omit it")
-    if path is not None and (is_head or spec.method == "eagle3"):
+    kind_of_head = None if path is None else head_kind_of(spec, path)
+    if path is not None and kind_of_head is not None:
         folder = open_head_folder(path)
-        shape = shape_of_layers(_of_layer(folder.config), path.name, str(path))
+        if kind_of_head == "medusa":
+            shape = replace(target, layers=(_LEAST,))
+        else:
+            config = _of_layers(folder.config, 1 if kind_of_head == "eagle3" else None)
+            shape = shape_of_layers(config, path.name, str(path))
         stored = folder.checkpoint.nbytes
         weights = _weights(f"weights of the head {path.name}", stored, str(path))
         return Draft(f"the head {path.name}", replace(shape, context_tokens=None), weights)
@@ -75,27 +81,32 @@ def draft_named(
     return Draft(f"the draft {shape.name}", shape, weights)
 
 
-def _own_layer(target: ModelShape) -> Draft:
-    """The model's own layer for further tokens."""
+def _own_layer(target: ModelShape, most: int) -> Draft:
+    """The model's own layers for further tokens, at most so many."""
     checkpoint = target.checkpoint
     if checkpoint is None:
         raise ConfigError(
             f"{_FLAG}: whether {target.name} has a layer for further tokens is read from its "
             f"files, and a {target.source} is known of it; name a folder or a GGUF file"
         )
-    mtp_checkpoint(checkpoint, read_config(checkpoint))
-    layer = replace(target.keeping[-1], count=1)
+    config = read_config(checkpoint)
+    config = mtp_config(mtp_checkpoint(checkpoint, config, most), config)
+    windows = [config.attention_of(layer).reach for layer in range(config.num_layers)]
+    # The model's own kinds of layers, by how much of a request they keep.
+    layers = [replace(kind, count=count) for kind in reversed(target.keeping)
+              if (count := windows.count(kind.window_tokens or 0))]  # fmt: skip
     weights = _weights("weights of the layer for further tokens, counted above", 0, target.origin)
-    return Draft("the layer for further tokens", replace(target, layers=(layer,)), weights)
+    return Draft("the layer for further tokens", replace(target, layers=tuple(layers)), weights)
 
 
-def _of_layer(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A head's config with what `speculators` nests of its layer."""
+def _of_layers(config: Mapping[str, Any], count: int | None) -> dict[str, Any]:
+    """A head's config with what `speculators` nests of its layers. count: so many; None for what it
+    says."""
     stated = dict(config)
     nested = stated.pop("transformer_layer_config", None)
     if isinstance(nested, Mapping):
         stated = {**nested, **stated}
-    return {**stated, "num_hidden_layers": 1}
+    return stated if count is None else {**stated, "num_hidden_layers": count}
 
 
 def _weights(name: str, size: int, source: str) -> Quantity:

@@ -44,10 +44,11 @@ def _read(keys: GGUFKeys, config: dict[str, Any]) -> None:
     config["num_nextn_predict_layers"] = drafts
     config["num_hidden_layers"] -= drafts
     layers = config["num_hidden_layers"]
-    flags = keys.flags(PATTERN, layers)
+    flags = keys.flags(PATTERN, layers + drafts)
     if flags is None:
-        raise keys.error(PATTERN, None, f"{layers} booleans are required")
+        raise keys.error(PATTERN, None, f"{layers + drafts} booleans are required")
     kinds = config["layer_types"] = [WINDOWED if flag else FULL for flag in flags]
+    kinds = kinds[:layers]
     heads, kv_heads = by_layer(keys, _HEADS, layers), by_layer(keys, _KV_HEADS, layers)
     config["num_attention_heads"] = of_kind(keys, heads, kinds, FULL)
     config["num_sliding_attention_heads"] = of_kind(keys, heads, kinds, WINDOWED)
@@ -59,7 +60,7 @@ def _read(keys: GGUFKeys, config: dict[str, Any]) -> None:
     config["mlp_layer_types"] = ["dense"] * dense + ["sparse"] * (layers - dense)
     for key, name in _LIMITS.items():
         if key in keys:
-            config[name] = _limits(keys, key, layers)
+            config[name] = _limits(keys, key, layers + drafts)
     if (normed := keys.take(NORMED)) is not True:
         raise keys.error(NORMED, normed, "true is required")
 
@@ -89,9 +90,11 @@ def _write(config: ConfigReader, entries: dict[str, Any]) -> None:
     entries[_WINDOW] = step.window or entries["context_length"]
     entries["expert_count"], entries["expert_used_count"] = step.experts, step.chosen
     entries["expert_shared_feed_forward_length"] = step.shared_width
-    for key, limits in zip(_LIMITS, (step.limits, step.shared_limits), strict=True):
+    shared_limits = (*step.shared_limits, *step.draft_limits)
+    of_experts = (*step.limits, *[0.0] * step.drafts)
+    for key, limits in zip(_LIMITS, (of_experts, shared_limits), strict=True):
         if any(limits):
-            entries[key] = [*limits, *[0.0] * step.drafts]
+            entries[key] = list(limits)
     entries[GATING], entries[NORMED] = SIGMOID, True
 
 

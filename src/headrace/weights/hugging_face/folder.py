@@ -125,10 +125,10 @@ def weight_files(folder: Path) -> list[Path]:
     if found:
         names = ", ".join(path.name for path in found[:5])
         raise CheckpointError(f"{folder}: several safetensors files ({names}) but no {INDEX}")
-    pickled = any(folder.glob("pytorch_model*.bin"))
+    pickles = [path.name for end in ("bin", "pt") for path in sorted(folder.glob(f"*.{end}"))]
     remedy = (
-        "pytorch_model.bin is a pickle and is not read; convert it to safetensors"
-        if pickled
+        f"{pickles[0]} is a pickle and is not read; convert it to safetensors"
+        if pickles
         else f"{SINGLE} or {INDEX} is required"
     )
     raise CheckpointError(f"{folder}: no safetensors file; {remedy}")

@@ -1,6 +1,6 @@
 """The folder of a draft head: config.json and safetensors, and no tokenizer, as it is its target's.
 
-EAGLE's repositories call its layer `midlayer`, `speculators` `layers.0`. Which of the target's ids
+EAGLE's repositories call its layer `midlayer`, others `layers.0`. Which of the target's ids
 each of the head's stands for is in `d2t`, as what has to be added to it; `t2d`, the same from the
 other side, follows from it.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,15 @@ from headrace.weights.safetensors.file import read_safetensors
 from headrace.weights.tensors.tensor import Tensor
 from headrace.weights.tokenizer.data import TokenizerData
 
-_LAYER = "model.layers.0."
 _OFFSETS = "d2t"
-_MARKS = ("Eagle3", "Eagle3Speculator")
+HeadKind = Literal["eagle3", "dflash", "medusa"]
+"""As the method of `--speculative-config`."""
+_MARKS: Mapping[HeadKind, tuple[str, ...]] = {
+    "eagle3": ("Eagle3", "Eagle3Speculator"),
+    "dflash": ("DFlashDraftModel", "DFlashSpeculator"),
+    "medusa": ("MedusaModel",),
+}
+"""How the architectures of each end."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class HeadFolder:
     path: Path
     config: Mapping[str, Any]
     tensors: Mapping[str, Tensor]
-    """By the names of a model with one layer ("model.layers.0.self_attn.q_proj.weight")."""
+    """By the names of a model ("model.layers.0.self_attn.q_proj.weight")."""
     offsets: npt.NDArray[np.int64] | None
     """int64[its vocabulary], what is added to each of its ids; None where they are the target's."""
 
@@ -54,16 +60,19 @@ class HeadFolder:
         )
 
 
-def is_head_folder(path: Path) -> bool:
-    """Whether config.json of a folder says that it is an EAGLE-3 head."""
+def head_kind(path: Path) -> HeadKind | None:
+    """What config.json of a folder says that it is a head of; None where it is none."""
     if not is_named(path / "config.json"):
-        return False
+        return None
     config = read_json_object(path / "config.json")
-    names = config.get("architectures")
-    named = isinstance(names, list) and any(
-        isinstance(name, str) and name.endswith(_MARKS) for name in names
-    )
-    return named or config.get("speculators_model_type") == "eagle3"
+    names, stated = config.get("architectures"), config.get("speculators_model_type")
+    for kind, marks in _MARKS.items():
+        named = isinstance(names, list) and any(
+            isinstance(name, str) and name.endswith(marks) for name in names
+        )
+        if named or stated == kind or f"{kind}_num_heads" in config:
+            return kind
+    return None
 
 
 def open_head_folder(path: Path) -> HeadFolder:
@@ -101,7 +110,6 @@ def _canonical(name: str) -> str:
     name = name.removeprefix("model.")
     if name == _OFFSETS or name.startswith("lm_head."):
         return name
-    for layer in ("midlayer.", "layers.0."):
-        if name.startswith(layer):
-            return _LAYER + name.removeprefix(layer)
+    if name.startswith("midlayer."):
+        name = f"layers.0.{name.removeprefix('midlayer.')}"
     return f"model.{name}"

@@ -47,6 +47,8 @@ class StepConfig:
     """At which each layer's experts cut a gate and what it meets; 0 where they do not."""
     shared_limits: tuple[float, ...]
     """The same of shared experts and dense MLPs."""
+    draft_limits: tuple[float, ...]
+    """The same of the layers that predict."""
 
     @classmethod
     def read(cls, config: ConfigReader) -> StepConfig:
@@ -56,6 +58,7 @@ class StepConfig:
         windowed = _read_windowed(config, layers, drafts)
         heads = config.size("num_attention_heads", 64)
         kv_heads = _size(config, ("num_key_value_heads", "num_attention_groups"), 8)
+        shared_limits = _read_limits(config, "swiglu_limits_shared", layers, drafts)
         return cls(
             layers=layers,
             drafts=drafts,
@@ -72,8 +75,9 @@ class StepConfig:
             ),
             chosen=_size(config, ("num_experts_per_tok", "moe_top_k"), 8),
             shared_width=_size(config, ("share_expert_dim", "share_expert_dims"), 1280),
-            limits=_read_limits(config, "swiglu_limits", layers, drafts),
-            shared_limits=_read_limits(config, "swiglu_limits_shared", layers, drafts),
+            limits=_read_limits(config, "swiglu_limits", layers, drafts)[:layers],
+            shared_limits=shared_limits[:layers],
+            draft_limits=shared_limits[layers:],
         )
 
 
@@ -219,13 +223,14 @@ def _is_layer(item: object) -> bool:
 
 
 def _read_limits(config: ConfigReader, key: str, layers: int, drafts: int) -> tuple[float, ...]:
+    """Of all layers, those that predict included."""
     stated = config.raw(key)
     if stated is None:
-        return (0.0,) * layers
-    limits = _listed(config, key, stated, layers, drafts)[:layers]
+        return (0.0,) * (layers + drafts)
+    limits = _listed(config, key, stated, layers, drafts)
     inner = ConfigReader({f"{key}.{at}": value for at, value in enumerate(limits)})
-    found = tuple(inner.get(f"{key}.{at}", float, 0.0) for at in range(layers))
+    found = tuple(inner.get(f"{key}.{at}", float, 0.0) for at in range(len(limits)))
     for limit in found:
         if not 0 <= limit < float("inf"):
             config.refuse(key, limit, "finite numbers from 0 on")
-    return found
+    return (*found, *[0.0] * (layers + drafts - len(found)))

@@ -9,15 +9,25 @@ import numpy as np
 import pytest
 
 from headrace.engine.core import EngineCore
-from headrace.engine.drafts.heads.features import KEPT_BYTES, KEPT_TOKENS, Features
 from headrace.engine.drafts.heads.head_drafts import HeadDrafts
+from headrace.engine.drafts.passes.features import KEPT_BYTES, KEPT_TOKENS, Features
 from headrace.engine.messages import Submit
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
 from headrace.engine.scheduling.plan import Row
 from tests.engine.drafts.test_drafts import check_same, core_of, requests, run
 from tests.engine.grammars.test_grammars import vocabulary
-from tests.engine.mock import MockHead, MockModel, MockOps, drain, make_core, make_head, submit
+from tests.engine.mock import (
+    NUM_TOKENS,
+    VOCAB,
+    MockHead,
+    MockModel,
+    MockOps,
+    drain,
+    make_core,
+    make_head,
+    submit,
+)
 from tests.engine.plans import prompt
 
 ALWAYS = '{"method": "mtp", "adaptive": false, "num_speculative_tokens": 4}'
@@ -62,6 +72,18 @@ def test_a_head_that_knows_the_next_token_is_always_right() -> None:
         check_same(run(core, submits), expected)  # type: ignore[arg-type]
     assert share_of(core) == 1
     assert core.stats().spec_draft_failures == head.num_failed == 0
+
+
+def test_what_is_kept_for_the_next_step_is_of_the_token_before_it() -> None:
+    """The mock looks whether it is; requests come and go, prefixes are cached, prompts are cut."""
+    submits = [*requests(10, 3), submit("long", prompt(400), max_tokens=30)]
+    head = make_head(MockHead(3, num_kept=2))
+    core = drafting(head, num_gpu_blocks_override=64)
+    expected = alone(submits)
+    for _ in range(2):
+        check_same(run(core, submits), expected)  # type: ignore[arg-type]
+    assert core.stats().spec_draft_failures == head.num_failed == 0 < share_of(core)
+    assert not head._kept and not head._carried
 
 
 @pytest.mark.parametrize("wrong_every", [1, 2, 5])
@@ -252,3 +274,65 @@ def test_a_place_where_it_knows_no_token_that_may_come_is_no_fault() -> None:
     check_same(run(core, submits), alone(submits))  # type: ignore[arg-type]
     stats = core.stats()
     assert stats.spec_draft_failures == 0 < stats.spec_accepted_tokens < stats.spec_draft_tokens
+
+
+class Block(MockHead):
+    """A head that gives a block of drafts in one pass."""
+
+    block_drafts = 4
+
+    def begin(
+        self, batch: Any, kv: Any, features: Any, before: Any, most: int
+    ) -> tuple[Any, tuple[Any, ...]]:
+        logits, following = self.forward(batch, kv, features)
+        ends = batch.query_start[1:] - 1
+        place = np.clip(np.searchsorted(batch.logit_rows, ends), 0, max(0, len(logits) - 1))
+        places: list[Any] = []
+        now = logits[place] if len(logits) else np.zeros((len(ends), VOCAB), np.float32)
+        for _ in range(1, min(most, self.block_drafts)):
+            following, now = self.followed(following, np.argmax(now[:, :NUM_TOKENS], 1))
+            places.append(now)
+        return logits, tuple(places)
+
+    def go_on(self, batch: Any, kv: Any, carried: Any, place: int) -> tuple[Any, tuple[Any, ...]]:
+        assert 0 < place < self.block_drafts and len(carried[0]) == batch.num_requests
+        return carried[0], carried[1:]
+
+
+def test_a_block_is_drawn_from_place_by_place() -> None:
+    """Right at every place where the draws before it were those that the block was made for; one
+    pass a step, whatever the rest of the rows do."""
+    submits = [
+        *(submit(str(at), prompt(9 + at, at), max_tokens=30 + 7 * at) for at in range(4)),
+        submit("penalty", prompt(20), max_tokens=40, repetition_penalty=1.2),
+        submit("drawn", prompt(21), max_tokens=40, temperature=0.8, seed=3, logprobs=2),
+    ]
+    mock = Block()
+    head = make_head(mock)
+    core = drafting(head)
+    check_same(run(core, submits[:4]), alone(submits[:4]))  # type: ignore[arg-type]
+    assert share_of(core) == 1
+    check_same(run(core, submits, each_step=2), alone(submits))  # type: ignore[arg-type]
+    assert core.stats().spec_draft_failures == head.num_failed == 0
+    assert len(head.passes) == 1 and head.num_passes(4) == 1
+
+
+class Short(Block):
+    """One that was made for 64 positions, which no block goes beyond."""
+
+    max_positions = 64
+
+    def begin(
+        self, batch: Any, kv: Any, features: Any, before: Any, most: int
+    ) -> tuple[Any, tuple[Any, ...]]:
+        assert batch.positions.max() + self.block_drafts + 1 < self.max_positions
+        return super().begin(batch, kv, features, before, most)
+
+
+def test_a_block_ends_before_the_longest_text_does() -> None:
+    mock = Short()
+    core = drafting(make_head(mock))
+    submits = [submit("a", prompt(20), max_tokens=100)]
+    check_same(run(core, submits), alone(submits))  # type: ignore[arg-type]
+    assert share_of(core) == 1
+    assert max(int(batch.positions.max()) for batch in mock.batches) > 50

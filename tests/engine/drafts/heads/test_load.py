@@ -17,7 +17,16 @@ from headrace.weights.safetensors.writer import write_safetensors_file
 from headrace.weights.tensors.source import TensorSource
 from tests.engine.mock import drain, submit
 from tests.tiny import tiny_config, write_tiny_hf
-from tests.tiny_heads import eagle3_config, mtp_checkpoint, write_eagle3
+from tests.tiny_heads import (
+    AROUND,
+    dflash_config,
+    eagle3_config,
+    medusa_weights,
+    mtp_checkpoint,
+    write_dflash,
+    write_eagle3,
+    write_medusa,
+)
 
 
 def loaded(target: Path, **spec: object) -> LoadedEngine:
@@ -29,10 +38,12 @@ def loaded(target: Path, **spec: object) -> LoadedEngine:
     return load_engine(config)
 
 
-def write_mtp(folder: Path) -> Path:
-    """A folder of a tiny model with a layer for further tokens."""
-    path = write_tiny_hf(folder, "mimo", num_nextn_predict_layers=1)
-    tensors = mtp_checkpoint("mimo").tensors.values()
+def write_mtp(folder: Path, family: str = "mimo", count: int = 1) -> Path:
+    """A folder of a tiny model with layers for further tokens."""
+    checkpoint = mtp_checkpoint(family, count=count)
+    path = write_tiny_hf(folder, family, **AROUND[family].config)
+    (path / "config.json").write_text(json.dumps(dict(checkpoint.config)), encoding="utf-8")
+    tensors = checkpoint.tensors.values()
     write_safetensors_file(
         path / "model.safetensors",
         [TensorSource(item.name, item.shape, item.codec, lambda item=item: [item.data])  # type: ignore[misc]
@@ -58,6 +69,18 @@ def test_a_model_s_own_layer_is_loaded_and_counted(spec: dict[str, object], tmp_
     assert engine.core.stats().spec_draft_tokens > 0 == engine.core.stats().spec_draft_failures
 
 
+@pytest.mark.parametrize("family", ["mimo_v2_flash", "step3p7", "ernie4_5_moe"])
+def test_layers_of_other_families_are_loaded(family: str, tmp_path: Path) -> None:
+    count = 1 if family == "ernie4_5_moe" else 3
+    target = write_mtp(tmp_path, family, count)
+    engine = loaded(target, method="mtp", num_speculative_tokens=4)
+    assert engine.core.info().draft_model_type == f"{family}_mtp"
+    assert answer(engine) == answer(loaded(target))
+    assert engine.core.stats().spec_draft_tokens > 0 == engine.core.stats().spec_draft_failures
+    fewer = loaded(target, method="mtp", num_speculative_tokens=1).core.info()
+    assert (fewer.draft_weight_bytes < engine.core.info().draft_weight_bytes) is (count > 1)
+
+
 @pytest.mark.parametrize("spec", [{"method": "eagle3"}, {}, {"method": "auto"}])
 def test_a_head_is_known_by_its_folder(spec: dict[str, object], tmp_path: Path) -> None:
     target = write_tiny_hf(tmp_path, "llama")
@@ -73,7 +96,12 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
     target = write_tiny_hf(tmp_path, "llama")
     head = write_eagle3(tmp_path / "head", eagle3_config(tiny_config("llama")))
     for spec, words in (
-        ({"method": "draft_model", "model": str(head)}, "is an EAGLE-3 head; use method eagle3"),
+        (
+            {"method": "draft_model", "model": str(head)},
+            "is a head for method eagle3, and method is draft_model; use eagle3",
+        ),
+        ({"method": "dflash", "model": str(head)}, "for method eagle3, and method is dflash"),
+        ({"method": "dflash"}, "dflash without a model; give model, the folder of a DFlash head"),
         ({"method": "eagle3"}, "eagle3 without a model; give model, the folder of an EAGLE-3 head"),
         ({"method": "mtp"}, "layers of llama for further tokens are not run"),
         ({"method": "mtp", "model": str(head)}, "method mtp has none"),
@@ -83,6 +111,46 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
             loaded(target, **spec)
     with pytest.raises(UnsupportedModelError, match="num_hidden_layers = 2"):
         loaded(target, method="eagle3", model=str(target))
+
+
+@pytest.mark.parametrize("spec", [{"method": "dflash"}, {}, {"method": "auto"}])
+def test_a_block_head_is_known_by_its_folder(spec: dict[str, object], tmp_path: Path) -> None:
+    target = write_tiny_hf(tmp_path, "llama")
+    folder = write_dflash(tmp_path / "head", dflash_config(tiny_config("llama")))
+    engine = loaded(target, model=str(folder), **spec)
+    info = engine.core.info()
+    assert info.draft_model_type == "dflash" and info.draft_kv_bytes
+    assert 0 < info.draft_weight_bytes < 400_000  # no table and no head of its own
+    assert answer(engine) == answer(loaded(target))
+    assert engine.core.stats().spec_draft_tokens > 0 == engine.core.stats().spec_draft_failures
+    fewer = loaded(target, model=str(folder), num_speculative_tokens=2)
+    assert answer(fewer) == answer(engine)
+    assert 0 < fewer.core.stats().spec_draft_tokens < engine.core.stats().spec_draft_tokens
+
+
+@pytest.mark.parametrize("spec", [{"method": "medusa"}, {}])
+def test_medusa_heads_are_loaded(spec: dict[str, object], tmp_path: Path) -> None:
+    target = write_tiny_hf(tmp_path, "llama")
+    stated = {"medusa_num_heads": 3, "medusa_num_layers": 1}
+    folder = write_medusa(tmp_path / "heads", stated, medusa_weights(64, 288, 3, 1))
+    engine = loaded(target, model=str(folder), **spec)
+    assert engine.core.info().draft_model_type == "medusa"
+    assert answer(engine) == answer(loaded(target))
+    assert engine.core.stats().spec_draft_tokens > 0 == engine.core.stats().spec_draft_failures
+
+
+def test_a_block_head_of_other_widths_or_that_never_works_is_refused(tmp_path: Path) -> None:
+    target = write_tiny_hf(tmp_path, "llama")
+    config = dflash_config(tiny_config("llama"))
+    for name, change, spoiled, words in (
+        ("wide", {"target_hidden_size": 96}, {}, "features of 96 values"),
+        ("deep", {"num_target_layers": 9}, {}, "num_target_layers = 9"),
+        ("never", {}, {"norm.weight": np.full(64, np.nan, np.float32)}, "the head does not work"),
+    ):
+        folder = write_dflash(tmp_path / name, config, **spoiled)
+        (folder / "config.json").write_text(json.dumps({**config, **change}), encoding="utf-8")
+        with pytest.raises((CheckpointError, ConfigError, UnsupportedModelError), match=words):
+            loaded(target, model=str(folder), method="dflash")
 
 
 def test_a_head_of_other_widths_or_that_never_works_is_refused(tmp_path: Path) -> None:

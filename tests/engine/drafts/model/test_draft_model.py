@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pytest
 
 from headrace.engine.core import EngineCore
-from headrace.engine.drafts.model.draft_chain import CATCH_UP_TOKENS
 from headrace.engine.drafts.model.draft_model import DraftModel
+from headrace.engine.drafts.passes.draft_chain import CATCH_UP_TOKENS
 from headrace.engine.messages import Submit
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
 from headrace.structured.grammar import Grammar

@@ -15,9 +15,9 @@ from typing import Protocol
 
 import numpy as np
 
-from headrace.engine.drafts.heads.features import Features
-from headrace.engine.drafts.model.draft_cache import DraftCache
-from headrace.engine.drafts.model.draft_chain import DraftChain, DraftMaker, DraftRow
+from headrace.engine.drafts.passes.draft_cache import DraftCache
+from headrace.engine.drafts.passes.draft_chain import DraftChain, DraftMaker, DraftRow
+from headrace.engine.drafts.passes.features import Features
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.memory.kv_memory import CachePlan
 from headrace.engine.request import Request
@@ -37,11 +37,30 @@ class Head(DraftMaker, Protocol):
     def feature_width(self) -> int:
         """Values of a token's features."""
 
-    def states(self, features: Array) -> Array:
-        """What goes into its layer of features f32[N, feature_width]: f32[N, width]."""
+    @property
+    def block_drafts(self) -> int:
+        """Drafts that the first pass gives together; 0 where each pass gives one."""
 
-    def forward(self, batch: RaggedBatch, kv: KVCacheArrays, states: Array) -> tuple[Array, Array]:
-        """Logits f32[L, vocab_size] of batch.logit_rows, and the states f32[L, width] behind."""
+    @property
+    def num_kept(self) -> int:
+        """Of what a pass gives, the first so many are kept for the next step."""
+
+    def begin(
+        self,
+        batch: RaggedBatch,
+        kv: KVCacheArrays,
+        features: Array,
+        before: Sequence[Array],
+        most: int,
+    ) -> tuple[Array, tuple[Array, ...]]:
+        """Logits f32[L, vocab_size] of batch.logit_rows, and what is carried on of each request,
+        f32[R, width] each. features: f32[N, feature_width]; before: what was kept,
+        f32[R, feature_width] each; most: drafts that any request wants."""
+
+    def go_on(
+        self, batch: RaggedBatch, kv: KVCacheArrays, carried: tuple[Array, ...], place: int
+    ) -> tuple[Array, tuple[Array, ...]]:
+        """The same of the draft at `place` - 1."""
 
 
 class HeadDrafts(DraftChain[Head]):
@@ -57,20 +76,26 @@ class HeadDrafts(DraftChain[Head]):
         plan: CachePlan,
         *,
         num_tokens: int,
+        vocab_size: int | None = None,
         prefix_caching: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """As of DraftChain."""
         self.features: Features = Features(ops, head.feature_layers, head.feature_width)
-        self._carried: dict[Request, tuple[Array, int]] = {}
-        """The states that the last pass gave, and the row of each request."""
-        self._following: Array = None
-        """Those of the pass that is computed."""
+        self.block_drafts = head.block_drafts
+        self._carried: dict[Request, tuple[tuple[Array, ...], int, int]] = {}
+        """What the last pass gave, the row of each request in it, and how many there were."""
+        self._following: tuple[Array, ...] = ()
+        """What the pass that is computed gives."""
+        self._kept: dict[Request, tuple[int, list[Array]]] = {}
+        """Of what the first pass of a step gave, what that of the next one reads, and the entry
+        that it is for."""
         super().__init__(
             head,
             ops,
             plan,
             num_tokens=num_tokens,
+            vocab_size=vocab_size,
             prefix_caching=prefix_caching,
             clock=clock,
         )
@@ -79,6 +104,7 @@ class HeadDrafts(DraftChain[Head]):
         """The request has ended."""
         super().forget(request)
         self.features.forget(request)
+        self._kept.pop(request, None)
 
     def _make_cache(self, kv: KVCache) -> DraftCache:
         return DraftCache(kv, self._params_of, skipped=1, readable_from=self._readable_from)
@@ -98,31 +124,65 @@ class HeadDrafts(DraftChain[Head]):
             self.features.drop_before(row.request, twin.first + twin.num_written - 1)
 
     def _forward(self, rows: Sequence[DraftRow], batch: RaggedBatch) -> Array:
-        logits, self._following = self.maker.forward(batch, self._arrays, self._states(rows))
-        return logits
-
-    def _drawn(self, rows: Sequence[DraftRow]) -> None:
-        # Not before: rows that are computed again, as the sampler failed, need what was there.
-        drawing = (row.request for row in rows if row.draws)
-        self._carried.update((request, (self._following, at)) for at, request in enumerate(drawing))
-
-    def _states(self, rows: Sequence[DraftRow]) -> Array:
-        """Of all tokens that a pass computes. In the first one the target has been at the token
-        before each of them, in the others the head alone."""
-        carried = [self._carried.get(row.request) for row in rows]
-        if all(each is not None for each in carried):
-            places = [each for each in carried if each is not None]
-            values = places[0][0]
-            if all(each is values for each, _ in places):
-                return self._ops.take_rows(values, np.array([at for _, at in places], np.int32))
-            return self._ops.stacked(
-                [self._ops.take_rows(each, np.array([at], np.int32)) for each, at in places]
+        if all(row.request in self._carried for row in rows):
+            place = len(rows[0].twin.drafts)
+            logits, self._following = self.maker.go_on(
+                batch, self._arrays, self._gathered(rows), place
             )
+            return logits
+        # The target has been at the token before each of those that are computed.
         parts: list[Array] = []
         for row in rows:
             start = row.twin.first + row.start - 1
             parts += self.features.take(row.request, start, start + row.count)
-        return self.maker.states(parts[0] if len(parts) == 1 else self._ops.stacked(parts))
+        features = parts[0] if len(parts) == 1 else self._ops.stacked(parts)
+        before = self._before(rows, batch, features)
+        most = max(row.most for row in rows)
+        logits, self._following = self.maker.begin(batch, self._arrays, features, before, most)
+        return logits
+
+    def _drawn(self, rows: Sequence[DraftRow]) -> None:
+        # Not before: rows that are computed again, as the sampler failed, need what was there.
+        for at, row in enumerate(rows):
+            if row.request not in self._carried and self.maker.num_kept:
+                taken = [
+                    self._ops.take_rows(each, np.array([at], np.int32))
+                    for each in self._following[: self.maker.num_kept]
+                ]
+                self._kept[row.request] = row.twin.first + row.start + row.count, taken
+            if row.draws:
+                self._carried[row.request] = self._following, at, len(rows)
+
+    def _gathered(self, rows: Sequence[DraftRow]) -> tuple[Array, ...]:
+        """What the last pass gave of these rows."""
+        given = [self._carried[row.request] for row in rows]
+        values, _, num_rows = given[0]
+        if all(each is values for each, _, _ in given):
+            order = [at for _, at, _ in given]
+            if order == list(range(num_rows)):  # nothing has to be copied
+                return values
+            rows_of = np.array(order, np.int32)
+            return tuple(self._ops.take_rows(each, rows_of) for each in values)
+        return tuple(
+            self._ops.stacked(
+                [self._ops.take_rows(each[at], np.array([row], np.int32)) for each, row, _ in given]
+            )
+            for at in range(len(values))
+        )
+
+    def _before(self, rows: Sequence[DraftRow], batch: RaggedBatch, features: Array) -> list[Array]:
+        """What was kept of the entry before the first one of each row; where that is not known, as
+        behind a cached prefix, the features of the first one stand in for it."""
+        parts: list[list[Array]] = [[] for _ in range(self.maker.num_kept)]
+        if not parts:
+            return []
+        for row, start in zip(rows, batch.query_start.tolist(), strict=False):
+            entry, kept = self._kept.get(row.request, (-1, []))
+            if entry != row.twin.first + row.start:
+                kept = [self._ops.take_rows(features, np.array([start], np.int32))] * len(parts)
+            for own, each in zip(parts, kept, strict=True):
+                own.append(each)
+        return [self._ops.stacked(own) for own in parts]
 
     def _place(self, row: DraftRow) -> DrawPosition:
         # A request of all tokens: its position, and what its penalties count, begin with the first

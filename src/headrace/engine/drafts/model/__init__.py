@@ -1,1 +1,1 @@
-"""Drafts of a smaller model: it, its own cache, and when it pays."""
+"""Drafts of a smaller model, and whether its tokens are the same."""

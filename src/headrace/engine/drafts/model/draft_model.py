@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.engine.drafts.model.draft_chain import DraftChain, DraftRow
+from headrace.engine.drafts.passes.draft_chain import DraftChain, DraftRow
 from headrace.engine.model import Model
 from headrace.engine.sampling.sampler import DrawPosition
 from headrace.ops.interface import Array

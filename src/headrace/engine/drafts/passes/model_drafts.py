@@ -20,12 +20,13 @@ before it does.
 What the draft has not read of a request has to pay as well: it is read where what drafts are
 expected to spare of the request's tokens is more than that takes. That is paid before anything is
 spared, and spared again only if the request is long enough, so that it has an account of its own:
-MOST_READING steps at most, to which comes what steps with drafts gain, and a request is read while
-that is above 0, by which it may fall below, and for a try while it stays above. What drafts may lose beside that is bounded by the
-account of gains (gain_account.py): no k is taken that would not be paid for if none of its drafts
-came. A draft that is not taken is tried again out of a credit, TRIES_SHARE of the time of all
-steps, since texts and loads change; the tokens that a try spares are credited, so that tries follow
-each other where they succeed, and where they do not that share is all that is lost.
+MOST_READING steps at most, to which comes what steps with drafts gain. A request is read while that
+is above 0, by which it may fall below; for a try where it stays above. What drafts may lose beside
+that is bounded by the account of gains (gain_account.py): no k is taken that would not be paid for
+if none of its drafts came. A draft that is not taken is tried again out of a credit, TRIES_SHARE of
+the time of all steps, since texts and loads change; the tokens that a try spares are credited, so
+that tries follow each other where they succeed, and where they do not that share is all that is
+lost.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from headrace.engine.drafts.gain_account import GainAccount
-from headrace.engine.drafts.model.pass_costs import PassCosts
+from headrace.engine.drafts.passes.pass_costs import PassCosts
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.request import Request
 
@@ -102,6 +103,9 @@ class Model(Protocol):
 
     def lag(self, request: Request) -> int:
         """Tokens that it has to read before its first draft, at most."""
+
+    def num_passes(self, num_drafts: int) -> int:
+        """Passes that so many drafts of a request take."""
 
 
 class DraftRoom(NamedTuple):
@@ -303,7 +307,8 @@ class ModelDrafts:
         token_s = 1.0 / plain
         for count in range(1, self._most + 1):
             # A pass is shared by all that take part in it.
-            share = count * self._pass_s(len(wanted)) / len(wanted) / token_s
+            num_passes = self._model.num_passes(count)
+            share = num_passes * self._pass_s(len(wanted)) / len(wanted) / token_s
             gains = (
                 (hope[min(count, len(hope)) - 1] - each.hope, at)
                 for at, (each, hope) in enumerate(zip(wanted, hopes, strict=True))
@@ -318,7 +323,7 @@ class ModelDrafts:
                 # What a size costs that is far beyond all that were seen is not known.
                 if tokens > largest:
                     break
-                seconds = costs.seconds(batch, tokens) + count * self._pass_s(num_taking)
+                seconds = costs.seconds(batch, tokens) + num_passes * self._pass_s(num_taking)
                 if hope / seconds > best and seconds <= most_s:
                     best = hope / seconds
                     best_count, taking = count, ranked[:num_taking]
@@ -337,9 +342,11 @@ class ModelDrafts:
             request: choice
             for request, choice in chosen.items()
             if (lag := self._model.lag(request)) <= FEW_TOKENS
-            or (may_read
-            and lag * read_s
-            < spared_s * min(EXPECTED_TOKENS, request.max_len - len(request.token_ids)))
+            or (
+                may_read
+                and lag * read_s
+                < spared_s * min(EXPECTED_TOKENS, request.max_len - len(request.token_ids))
+            )
         }
 
     def _tried(
@@ -349,7 +356,7 @@ class ModelDrafts:
         each = min(wanted, key=self._try_order)
         count = min(TRY_DRAFTS, each.room, self._most, most)
         lag = self._model.lag(each.request)
-        price_s = count * self._pass_s(1)
+        price_s = self._model.num_passes(count) * self._pass_s(1)
         reading_s = lag * self._passes_per_token()
         if reading_s > self._step_s * self._reading_steps:
             price_s += reading_s

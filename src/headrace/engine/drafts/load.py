@@ -3,29 +3,36 @@ pool of K and V beside the target's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.drafts.heads.head_drafts import HeadDrafts
-from headrace.engine.drafts.model.draft_chain import MAX_STEP_TOKENS, DraftChain
 from headrace.engine.drafts.model.draft_model import DraftModel
 from headrace.engine.drafts.model.same_tokens import check_same_tokens
-from headrace.engine.drafts.speculative_config import SpeculativeConfig
+from headrace.engine.drafts.passes.draft_chain import MAX_STEP_TOKENS, DraftChain
+from headrace.engine.drafts.speculative_config import SpeculativeConfig, head_kind_of
 from headrace.engine.memory.draft_memory import plan_draft_cache
 from headrace.engine.memory.kv_memory import CachePlan, CacheShape, plan_kv_cache
-from headrace.errors import CheckpointError, ConfigError, HeadraceError, UnsupportedModelError
+from headrace.errors import CheckpointError, HeadraceError, UnsupportedModelError
 from headrace.models import Model, load_model, read_config
-from headrace.models.heads import DraftHead, load_eagle3, load_mtp
+from headrace.models.heads import DraftHead, load_dflash, load_eagle3, load_medusa, load_mtp
 from headrace.models.heads.mtp import mtp_checkpoint
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint
-from headrace.weights.hugging_face.head_folder import HeadFolder, is_head_folder, open_head_folder
+from headrace.weights.hugging_face.head_folder import HeadFolder, HeadKind, open_head_folder
 from headrace.weights.open import open_checkpoint
 from headrace.weights.store.resolve import resolve_model
 
 _FLAG = "--speculative-config"
+_LOADERS: Mapping[HeadKind, Callable[[HeadFolder, Model, Ops], DraftHead]] = {
+    "eagle3": load_eagle3,
+    "dflash": load_dflash,
+    "medusa": load_medusa,
+}
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,30 @@ class DraftSetting:
     num_tokens: int
     """Ids of the tokenizer."""
     clock: Callable[[], float]
+
+
+@dataclass(frozen=True)
+class LoadedDraft:
+    """A maker of drafts, still without K and V."""
+
+    shape: CacheShape
+    """It itself, as what it keeps of a request."""
+    drafts: Callable[..., DraftChain[Any]]
+    """The class of its drafts."""
+    vocab_size: int
+    """The target's."""
+
+    def with_cache(self, plan: CachePlan, setting: DraftSetting) -> DraftChain[Any]:
+        """The drafts of an engine. Raises ConfigError where its K and V cannot be allocated."""
+        return self.drafts(
+            self.shape,
+            setting.ops,
+            plan,
+            num_tokens=setting.num_tokens,
+            vocab_size=self.vocab_size,
+            prefix_caching=setting.config.enable_prefix_caching,
+            clock=setting.clock,
+        )
 
 
 class OpenedDraft(Protocol):
@@ -54,17 +85,6 @@ class OpenedDraft(Protocol):
         """Hand its weights to the backend. Raises what `load_model` does, naming the draft."""
 
 
-class LoadedDraft(Protocol):
-    """A maker of drafts, still without K and V."""
-
-    @property
-    def shape(self) -> CacheShape:
-        """What it keeps of a request."""
-
-    def with_cache(self, plan: CachePlan, setting: DraftSetting) -> DraftChain[Any]:
-        """The drafts of an engine. Raises ConfigError where its K and V cannot be allocated."""
-
-
 @dataclass(frozen=True)
 class _OpenedModel:
     """A smaller model."""
@@ -73,84 +93,35 @@ class _OpenedModel:
     beside_bytes: int = 0
 
     def load(self, target: Model, ops: Ops, config: EngineConfig) -> LoadedDraft:
-        try:
+        with _named(f"the draft model {self.checkpoint.path}"):
             model = load_model(self.checkpoint, ops, ignore_config_keys=config.ignore_config_keys)
-        except (CheckpointError, UnsupportedModelError) as error:
-            raise type(error)(
-                f"{_FLAG}: the draft model {self.checkpoint.path} cannot be used: {error}"
-            ) from error
-        return _LoadedModel(model, target.vocab_size)
+        return LoadedDraft(model, DraftModel, target.vocab_size)
 
 
 @dataclass(frozen=True)
-class _LoadedModel:
-    shape: Model
-    vocab_size: int
-    """The target's."""
+class _OpenedHead:
+    """A head, from a folder of its own or from the target's checkpoint."""
 
-    def with_cache(self, plan: CachePlan, setting: DraftSetting) -> DraftChain[Any]:
-        return DraftModel(
-            self.shape,
-            setting.ops,
-            plan,
-            num_tokens=setting.num_tokens,
-            vocab_size=self.vocab_size,
-            prefix_caching=setting.config.enable_prefix_caching,
-            clock=setting.clock,
-        )
-
-
-@dataclass(frozen=True)
-class _OpenedEagle3:
-    """The folder of an EAGLE-3 head."""
-
-    folder: HeadFolder
+    words: str
+    """What it is, in errors."""
+    beside_bytes: int
+    load_head: Callable[[Model, Ops], DraftHead]
+    """For its target."""
     checkpoint: None = None
 
-    @property
-    def beside_bytes(self) -> int:
-        return self.folder.checkpoint.nbytes
-
     def load(self, target: Model, ops: Ops, config: EngineConfig) -> LoadedDraft:
-        try:
-            return _LoadedHead(load_eagle3(self.folder, target, ops))
-        except (CheckpointError, UnsupportedModelError) as error:
-            raise type(error)(f"{_FLAG}: the head cannot be used: {error}") from error
+        with _named(self.words):
+            head = self.load_head(target, ops)
+        return LoadedDraft(head, HeadDrafts, target.vocab_size)
 
 
-@dataclass(frozen=True)
-class _OpenedMtp:
-    """The target's own layer for further tokens."""
-
-    layer: Checkpoint
-    checkpoint: None = None
-
-    @property
-    def beside_bytes(self) -> int:
-        return self.layer.nbytes
-
-    def load(self, target: Model, ops: Ops, config: EngineConfig) -> LoadedDraft:
-        try:
-            return _LoadedHead(load_mtp(self.layer, target, ops))
-        except (CheckpointError, UnsupportedModelError) as error:
-            raise type(error)(
-                f"{_FLAG}: the layer for further tokens cannot be used: {error}"
-            ) from error
-
-
-@dataclass(frozen=True)
-class _LoadedHead:
-    shape: DraftHead
-
-    def with_cache(self, plan: CachePlan, setting: DraftSetting) -> DraftChain[Any]:
-        return HeadDrafts(
-            self.shape,
-            setting.ops,
-            plan,
-            num_tokens=setting.num_tokens,
-            prefix_caching=setting.config.enable_prefix_caching,
-            clock=setting.clock,
-        )
+@contextmanager
+def _named(what: str) -> Iterator[None]:
+    """Errors of what cannot be used say what it is."""
+    try:
+        yield
+    except (CheckpointError, UnsupportedModelError) as error:
+        raise type(error)(f"{_FLAG}: {what} cannot be used: {error}") from error
 
 
 def open_draft(
@@ -162,15 +133,16 @@ def open_draft(
     """
     if spec.has_mtp:
         decoder = read_config(target, ignore_config_keys=config.ignore_config_keys)
-        return _OpenedMtp(mtp_checkpoint(target, decoder))
+        layer = mtp_checkpoint(target, decoder, spec.most_of_model)
+        return _OpenedHead("the layer for further tokens", layer.nbytes, partial(load_mtp, layer))
     if spec.model is None:
         return None
     path = resolve_model(spec.model)
-    is_head = is_head_folder(path)
-    if is_head and spec.method == "draft_model":
-        raise ConfigError(f"{_FLAG}: {path} is an EAGLE-3 head; use method eagle3, or omit it")
-    if is_head or spec.method == "eagle3":
-        return _OpenedEagle3(open_head_folder(path))
+    kind = head_kind_of(spec, path)
+    if kind is not None:
+        folder = open_head_folder(path)
+        load_head = partial(_LOADERS[kind], folder)
+        return _OpenedHead("the head", folder.checkpoint.nbytes, load_head)
     checkpoint = open_checkpoint(path)
     check_same_tokens(target, checkpoint, config.tokenizer_pre)
     return _OpenedModel(checkpoint)

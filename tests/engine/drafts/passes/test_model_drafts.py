@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.engine.drafts.model.model_drafts import DraftRoom, ModelDrafts, Pass
-from headrace.engine.drafts.model.pass_costs import PassCosts
+from headrace.engine.drafts.passes.model_drafts import DraftRoom, ModelDrafts, Pass
+from headrace.engine.drafts.passes.pass_costs import PassCosts
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
@@ -33,6 +33,10 @@ class Machine:
     def step_s(self, num_tokens: int) -> float:
         return (self._target_s + self._row_s * num_tokens) * self.rng.lognormvariate(0, 0.03)
 
+    def num_passes(self, num_drafts: int) -> int:
+        """One for each."""
+        return num_drafts
+
     def lag(self, request: Request) -> int:
         return len(request.token_ids) - self.read.get(request, 0)
 
@@ -56,6 +60,20 @@ class Machine:
             going = sum(1 for request, count in wanted if count > place and request in found)
             if going:
                 self.passes.append(Pass(going, self.draft_s * (1 + 0.06 * (going - 1))))
+        return found
+
+
+class BlockMachine(Machine):
+    """The same with a draft that gives all of its drafts in one pass."""
+
+    def num_passes(self, num_drafts: int) -> int:
+        return min(num_drafts, 1)
+
+    def guess(
+        self, wanted: Sequence[tuple[Request, int]], most_read: int | None = None
+    ) -> dict[Request, list[int]]:
+        found = super().guess(wanted, most_read)
+        self.passes = self.passes[:1]
         return found
 
 
@@ -114,6 +132,20 @@ def test_it_is_never_below_off_and_near_the_best_fixed_choice(
     best = max(off, *(speed(fixed) for fixed in (1, 2, 3, 5)))
     assert chosen > 0.94 * off
     assert chosen > 0.9 * best
+
+
+@pytest.mark.parametrize("chance", [0.05, 0.6, 0.9])
+def test_a_block_is_chosen_by_what_its_one_pass_costs(chance: float) -> None:
+    """A pass that takes a half of a step: five of them would not pay, and one does."""
+    shape = {"target": 1.0, "row": 0.05, "draft": 0.5}
+
+    def speed(fixed: int | None) -> float:
+        return replayed(BlockMachine(chance, **shape), 1, 400, fixed)
+
+    off, chosen, most = speed(0), speed(None), speed(5)
+    assert chosen > 0.94 * off and chosen > 0.9 * most
+    chain = replayed(Machine(chance, **shape), 1, 400, None)
+    assert chosen > 1.1 * chain or chance < 0.5
 
 
 def test_a_prompt_is_read_only_where_that_pays() -> None:

@@ -26,9 +26,9 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 import numpy as np
 
-from headrace.engine.drafts.heads.features import Features
-from headrace.engine.drafts.model.draft_cache import DraftCache, Twin
-from headrace.engine.drafts.model.model_drafts import FEW_TOKENS, Pass
+from headrace.engine.drafts.passes.draft_cache import DraftCache, Twin
+from headrace.engine.drafts.passes.features import Features
+from headrace.engine.drafts.passes.model_drafts import FEW_TOKENS, Pass
 from headrace.engine.grammars.constraint import Look
 from headrace.engine.kv.block_tables import BlockTables
 from headrace.engine.kv.copies import apart
@@ -101,6 +101,9 @@ class DraftChain(ABC, Generic[Maker]):
     """Its maker in reports."""
     features: Features | None = None
     """What its maker reads of the target's steps; None where it reads tokens alone."""
+    block_drafts: int = 0
+    """Drafts that the first pass of a step gives together, so that the others only draw; 0 where
+    each pass gives one."""
 
     def __init__(
         self,
@@ -166,6 +169,10 @@ class DraftChain(ABC, Generic[Maker]):
         self._end(rows)
         return {row.request: drafts for row in rows if (drafts := row.twin.drafts)}
 
+    def num_passes(self, num_drafts: int) -> int:
+        """What so many drafts cost."""
+        return min(num_drafts, 1) if self.block_drafts else num_drafts
+
     def lag(self, request: Request) -> int:
         """Tokens that it has to compute before its first draft, at most."""
         return self.cache.lag(request)
@@ -183,18 +190,23 @@ class DraftChain(ABC, Generic[Maker]):
         """Compute one token before the first request does, and time it. probe: the request of one
         token that its target just computed. Raises ConfigError where it gives no usable logits.
         Only while there is no work."""
-        own = Request("warm-up", [0], 1, SamplingParams(temperature=0), max_len=2)
-        own.slot = 0
-        own.tables = [GroupTable([(0,) * group.num_tables]) for group in self.cache.kv.groups]
-        twin = Twin(own, self.cache.skipped)
-        twin.num_known = 1
-        row = DraftRow(probe, twin, 1, 1)
+        last = self.plan.num_blocks - 1
+        blocks = [min(at, last) for at in range(1 + (1 + self._ahead) // self.plan.block_size)]
         self.passes = []
         for _ in range(WARM_UP_PASSES):
+            own = Request("warm-up", [0], 1, SamplingParams(temperature=0), max_len=2)
+            own.slot = 0
+            own.tables = [
+                GroupTable([(block,) * group.num_tables for block in blocks])
+                for group in self.cache.kv.groups
+            ]
+            twin = Twin(own, self.cache.skipped)
+            twin.num_known = 1
+            row = DraftRow(probe, twin, 1, 1)
             began_s = self._clock()
             (drawn,) = self._computed([row])
             self.passes.append(Pass(1, self._clock() - began_s))
-        self._end([row])
+            self._end([row])
         self.forget(probe)
         if drawn is None or drawn.error is not None:
             reason = "" if drawn is None else f": {drawn.error}"
@@ -202,6 +214,11 @@ class DraftChain(ABC, Generic[Maker]):
                 f"--speculative-config: the {self.words} does not work{reason}; use another one, "
                 "or none"
             )
+
+    @property
+    def _ahead(self) -> int:
+        """Places behind a request's tokens that a pass writes to."""
+        return self.block_drafts + 1 if self.block_drafts else 0
 
     def _make_cache(self, kv: KVCache) -> DraftCache:
         """The twins of requests, over the pool."""
@@ -232,6 +249,9 @@ class DraftChain(ABC, Generic[Maker]):
         for request, most in sorted(wanted, key=lambda each: each[0] not in self.cache):
             # The last draft is not computed, so that it may be at the end.
             most = min(most, MOST_DRAFTS, self._max_len + 1 - len(request.token_ids))
+            if self.block_drafts:
+                room = self._max_len - self._ahead - len(request.token_ids)
+                most = min(most, self.block_drafts if room >= 0 else 0)
             constraint = request.constraint
             if constraint is not None and (constraint.pace.is_slow or constraint.is_lent):
                 continue  # what it allows is found beside the steps
@@ -239,7 +259,7 @@ class DraftChain(ABC, Generic[Maker]):
                 continue
             if not left and request not in self.cache:
                 continue
-            twin = self.cache.cover(request, most - 1, together)
+            twin = self.cache.cover(request, max(most - 1, self._ahead), together)
             if twin is None:
                 continue
             count = twin.request.lag
@@ -262,7 +282,12 @@ class DraftChain(ABC, Generic[Maker]):
         began_s = self._clock()
         draws = self._computed(rows)
         num_tokens = sum(row.count for row in rows)
-        self.passes.append(Pass(num_tokens, self._clock() - began_s))
+        seconds = self._clock() - began_s
+        if self.block_drafts and self.passes:
+            last = self.passes[-1]
+            self.passes[-1] = last._replace(seconds=last.seconds + seconds)
+        else:
+            self.passes.append(Pass(num_tokens, seconds))
         for row, drawn in zip(rows, draws, strict=True):
             twin, draft = row.twin, None if drawn is None else drawn.token_id
             if drawn is not None and drawn.error is not None and drawn.error_code is None:

@@ -1,0 +1,1 @@
+"""What drafts of a model and of a head share: passes over rows, a cache, when they pay."""
