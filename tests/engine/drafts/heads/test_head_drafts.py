@@ -336,3 +336,23 @@ def test_a_block_ends_before_the_longest_text_does() -> None:
     check_same(run(core, submits), alone(submits))  # type: ignore[arg-type]
     assert share_of(core) == 1
     assert max(int(batch.positions.max()) for batch in mock.batches) > 50
+
+
+def test_a_block_without_a_distribution_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    submits = [submit(str(at), prompt(9, at), max_tokens=40) for at in range(4)]
+    head = make_head(Block(nan_on=11))
+    core = drafting(head)
+    with caplog.at_level(logging.WARNING):
+        check_same(run(core, submits), alone(submits))  # type: ignore[arg-type]
+    assert core.stats().spec_draft_failures > 0
+    assert "gets no more drafts" in caplog.text
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 5, 7])
+def test_a_block_whose_sampler_fails_once_is_drawn_from_again(at: int) -> None:
+    submits = [submit(str(name), prompt(9, name), max_tokens=20 + name) for name in range(3)]
+    head = make_head(Block(), ops=Failing(at))
+    core = drafting(head)
+    check_same(run(core, submits), alone(submits))  # type: ignore[arg-type]
+    assert head.num_failed == 1 and core.stats().spec_draft_failures == 0
+    assert share_of(core) == 1
