@@ -61,7 +61,10 @@ class Call:
     async def parse(self, endpoint: Endpoint[S]) -> S:
         """The body as the endpoint's request; unknown fields are noted for the reply's header."""
         bounds = self.state.body_bounds
-        parsed = await self.read(lambda body: parse_request(body, endpoint, bounds))
+        return self.checked(await self.read(lambda body: parse_request(body, endpoint, bounds)))
+
+    def checked(self, parsed: Parsed[S]) -> S:
+        """A request that was parsed, within the engine's ranges; unknown fields are noted."""
         check_ranges(parsed.request)
         self.note_ignored(parsed.ignored)
         return parsed.request

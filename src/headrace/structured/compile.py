@@ -11,6 +11,7 @@ import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, cast
@@ -200,13 +201,12 @@ def compiled_over(
     from llguidance import LLMatcher
 
     limits.check(grammar, param)
-    source = _source(grammar, param)
     bounds = limits.of_parser(grammar)
     # Its constructor, unlike `validate_grammar`, lets other threads run.
     try:
         matcher = _with_deep_stack(
             lambda: _begun(
-                LLMatcher(tokenizer, source, log_level=0, limits=bounds),
+                LLMatcher(tokenizer, _source(grammar, param), log_level=0, limits=bounds),
                 tokenizer.vocab_size,
             )
         )
@@ -215,7 +215,8 @@ def compiled_over(
     if matcher.is_error():
         reason = error_of(matcher)
         if grammar.kind == "json_schema":
-            _refuse_place(json_of(grammar, param), reason, tokenizer, bounds, param)
+            with suppress(_CompilingError):  # of looking for the place alone
+                _refuse_place(json_of(grammar, param), reason, tokenizer, bounds, param)
         elif grammar.kind == "composed":
             for body in bodies(composed_parts(grammar, param)):
                 if body.kind == "json_schema":
@@ -354,7 +355,7 @@ def _with_deep_stack(make: Callable[[], LLMatcher]) -> LLMatcher:
     def run() -> None:
         try:
             made.set_result(make())
-        except MemoryError as error:  # says nothing about what is made
+        except (MemoryError, RequestError) as error:  # the one says nothing about what is made
             made.set_exception(error)
         except BaseException as error:  # a panic of Rust code is not an Exception
             made.set_exception(_CompilingError(f"{type(error).__name__}: {error}"))
