@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from headrace.engine.limits import check_ranges
 from headrace.http.headers import IGNORED_PARAMS, REQUEST_ID, ignored_params, request_id_from
-from headrace.protocol.request import Endpoint, parse_request
+from headrace.protocol.request import Endpoint, Parsed, parse_request
 from headrace.server.admission.off_loop import off_loop
 from headrace.server.admission.open_calls import OpenCall, cancelled
 from headrace.server.api_error import CLIENT_GONE, ClientGoneError, api_error

@@ -1,7 +1,7 @@
 """Whatever llguidance raises ends the request whose grammar it was, and no other.
 
-A panic of its Rust code arrives as an exception that is not an `Exception`: whatever lets it through
-ends the engine.
+A panic of its Rust code arrives as an exception that is not an `Exception`: whatever lets it
+through ends the engine.
 """
 
 from __future__ import annotations
