@@ -416,3 +416,11 @@ def test_items_of_functiongemma_are_what_their_schema_makes_of_them_at_every_cut
     )
     (call,) = parsed(AnswerFormat(call_format("functiongemma")), text, tools=tools).calls
     assert json.loads(call.arguments) == {"a": ["7", "x"], "b": [7]}
+
+
+@pytest.mark.parametrize(
+    "text", ["Yes. </tool_call>", "</tool_call>\nYes.", "It ends with </tool_call>."]
+)
+def test_a_mark_that_ends_a_call_where_none_began_is_text(text: str) -> None:
+    answer = parsed(AnswerFormat(call_format("hermes")), text)
+    assert (answer.content, answer.calls) == (text, ())

@@ -184,3 +184,14 @@ def test_a_mention_of_a_call_that_names_no_tool_stays_reasoning(name: str) -> No
     ):  # fmt: skip
         answer = parsed(format, f"{mention}\n</think>\nYes.", True)
         assert (answer.reasoning, answer.content, answer.calls) == (mention, "Yes.", ())
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["and so on.</think>\n\nYes.", "Yes. <think>Again.</think> No.", "<think>Again.", "</think>"],
+)
+def test_what_follows_the_end_of_reasoning_is_content_with_all_marks(content: str) -> None:
+    for opened, begin in ((True, ""), (False, "<think>")):
+        format = AnswerFormat(call_format("hermes"), reasoning_format("think"))
+        answer = parsed(format, f"{begin}Hm.</think>{content}", opened)
+        assert (answer.reasoning, answer.content, answer.calls) == ("Hm.", content, ())

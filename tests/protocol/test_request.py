@@ -205,8 +205,6 @@ WRONG = [
     (CHAT, {"top_logprobs": -1, "logprobs": True}, "top_logprobs", "-1"),
     (CHAT, {"top_logprobs": 2}, "top_logprobs", "logprobs: true"),
     (CHAT, {"stop": ["a", 5]}, "stop[1]", "5"),
-    (CHAT, {"stop": ""}, "stop", "empty"),
-    (CHAT, {"stop": ["a", ""]}, "stop[1]", "empty"),
     (CHAT, {"stop": ["x"] * (MAX_STOP_STRINGS + 1)}, "stop", str(MAX_STOP_STRINGS)),
     (CHAT, {"stop": "x" * 2000}, "stop", "2000"),
     (CHAT, {"stop_token_ids": [1, -1]}, "stop_token_ids[1]", "-1"),

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from headrace.structured.compile import GrammarTokenizer, compile_grammar
 from headrace.structured.grammar import Grammar
-from headrace.structured.limits import is_beyond_a_limit
+from headrace.structured.limits import error_of, is_beyond_a_limit
 from headrace.structured.vocabulary import Vocabulary
 
 CLOSERS = b'"]},\n'
@@ -73,7 +73,7 @@ class Language:
             return ended
         matcher.unsafe_compute_mask_ptr(self._words.ctypes.data, self._words.nbytes)
         if matcher.is_error():
-            raise _error(matcher.get_error())
+            raise _error(error_of(matcher))
         bits = np.unpackbits(self._words.view(np.uint8), bitorder="little")
         return bits[: self._tokenizer.num_ids].astype(np.bool_)
 
@@ -104,7 +104,7 @@ class Language:
                 raise DeadEndError(f"nothing can follow {bytes(written)!r}")
             if not matcher.consume_token(byte):
                 if matcher.is_error():
-                    raise _error(matcher.get_error())
+                    raise _error(error_of(matcher))
                 raise RuntimeError(f"{byte} after {bytes(written)!r} is allowed and refused")
             written.append(byte)
         return None

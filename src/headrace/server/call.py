@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from headrace.engine.limits import check_ranges
 from headrace.http.headers import IGNORED_PARAMS, REQUEST_ID, ignored_params, request_id_from
-from headrace.protocol.request import Endpoint, parse_request
+from headrace.protocol.request import Endpoint, Parsed, parse_request
 from headrace.server.admission.off_loop import off_loop
 from headrace.server.admission.open_calls import OpenCall, cancelled
 from headrace.server.api_error import CLIENT_GONE, ClientGoneError, api_error
@@ -61,7 +61,10 @@ class Call:
     async def parse(self, endpoint: Endpoint[S]) -> S:
         """The body as the endpoint's request; unknown fields are noted for the reply's header."""
         bounds = self.state.body_bounds
-        parsed = await self.read(lambda body: parse_request(body, endpoint, bounds))
+        return self.checked(await self.read(lambda body: parse_request(body, endpoint, bounds)))
+
+    def checked(self, parsed: Parsed[S]) -> S:
+        """A request that was parsed, within the engine's ranges; unknown fields are noted."""
         check_ranges(parsed.request)
         self.note_ignored(parsed.ignored)
         return parsed.request

@@ -93,8 +93,8 @@ def _response_format(value: Any, param: str, special: Mapping[str, int]) -> Gram
         if not isinstance(form, dict):
             raise _invalid(f"{param}.json_schema", f"is {shown(form)}; it must be an object")
         _check_form(form, f"{param}.json_schema")
-        if form.get("schema") is None:
-            raise _invalid(f"{param}.json_schema.schema", "is missing")
+        if form.get("schema") is None:  # OpenAI's API description has it optional
+            return _object(True, param)
         return of_schema(form["schema"], f"{param}.json_schema.schema")
     if kind == "structural_tag":
         return of_structural_tag(value, param, special)

@@ -251,7 +251,7 @@ def test_tools_that_must_not_be_called_are_shown_all_the_same(agent: Agent) -> N
                                    "type": "url", "url": "http://x"}}]}]}]},
          "messages[2].content[0].content[0].type: "),
         ({"messages": [{"role": "user", "content": [{"type": "document", "source": {
-            "type": "text", "media_type": "text/plain", "data": "a"}}]}]},
+            "type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}}]}]},
          "messages[0].content[0].type: "),
         ({"messages": [{"role": "user", "content": [{"type": "container_upload"}]}]},
          "messages[0].content[0].type: "),
@@ -267,7 +267,6 @@ def test_tools_that_must_not_be_called_are_shown_all_the_same(agent: Agent) -> N
          "thinking.budget_tokens"),
         ({"tool_choice": {"type": "any"}}, "tool_choice"),
         ({"tools": [TOOL, TOOL]}, "tools[1]"),
-        ({"stop_sequences": [""]}, "stop_sequences"),
         ({"output_config": {"format": {"type": "json_schema", "schema": {"not": {}}}}},
          "output_config.format"),
         ({"output_format": {"type": "json_schema", "schema": {"not": {}}}}, "output_format"),
@@ -368,3 +367,35 @@ def test_models_are_listed_in_form_for_clients_that_send_the_version_of_the_api(
     version = {"anthropic-version": "2023-06-01"}
     raw = running.client.get("/v1/models/alias", headers=version).json()
     assert sorted(raw) == ["created_at", "display_name", "id", "type"]
+
+
+def test_documents_of_text_and_search_results_are_read_as_their_text(agent: Agent) -> None:
+    found = prompt(
+        agent,
+        messages=[
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "document",
+                        "title": "Notes",
+                        "source": {"type": "text", "media_type": "text/plain", "data": "Grüße"},
+                    },
+                    {
+                        "type": "search_result",
+                        "source": "https://a.example",
+                        "title": "A page",
+                        "content": [{"type": "text", "text": "its words"}],
+                    },
+                    {"type": "text", "text": "Compare them."},
+                ],
+            }
+        ],
+    )
+    for words in ("Notes\nGrüße", "A page\nhttps://a.example\nits words", "Compare them."):
+        assert words in found
+
+
+def test_an_empty_stop_sequence_stops_nothing(agent: Agent) -> None:
+    told = agent(says("hello")).post("/v1/messages", message(stop_sequences=[""])).json()
+    assert told["stop_reason"] == "end_turn"

@@ -74,11 +74,8 @@ def test_a_content_type(start: Start) -> None:
 @pytest.mark.parametrize(
     ("path", "fields", "instead"),
     [
-        (CHAT, {"functions": [{"name": "f"}]}, "`tools`"),
         (CHAT, {"function_call": {"name": "f"}}, "`tool_choice`"),
         (CHAT, {"n_predict": 5}, "`max_tokens`"),
-        (CHAT, {"messages": [{"role": "assistant", "function_call": {"name": "f"}}]},
-         "`tool_calls`"),
         ("/v1/completions", {"suffix": "x"}, "`/infill`"),
         ("/v1/completions", {"n_probs": 5}, "`logprobs`"),
     ],

@@ -154,3 +154,32 @@ def test_arguments_in_python_have_its_words() -> None:
         assert language.has(f"[f({arguments})]"), arguments
     for arguments in ("flags=[true]", "note=null", "mode=false", "note=None flags=[]", ", "):
         assert not language.has(f"[f({arguments})]"), arguments
+
+
+ITEM = {"type": "integer", "minimum": 1, "maximum": 9}
+
+
+@pytest.mark.parametrize("name", ["gemma4", "functiongemma", "minimax_m3"])
+@pytest.mark.parametrize(
+    "list_schema",
+    [
+        {"items": ITEM, "maxItems": 1},
+        {"items": ITEM, "minItems": 1, "maxItems": 1},
+        {"items": ITEM, "maxItems": 0},
+        {"prefixItems": [ITEM], "items": ITEM, "maxItems": 1},
+        {"prefixItems": [ITEM, ITEM], "items": ITEM, "minItems": 2, "maxItems": 2},
+        {"prefixItems": [ITEM], "maxItems": 2},
+    ],
+)
+def test_a_list_without_room_for_further_items_compiles(
+    name: str, list_schema: dict[str, Any]
+) -> None:
+    schema = {"properties": {"a": {"type": "array", **list_schema}}, "required": ["a"]}
+    grammar = held(name, schema)
+    validate(grammar)
+    for seed in range(3):
+        text = ByteLanguage(grammar).walk(random.Random(seed), 200)
+        assert text is not None
+        parser = AnswerParser(AnswerFormat(call_format(name)), tools={"f": schema})
+        (call,) = joined([*parser.feed(text.decode()), *parser.finish()]).calls
+        assert jsonschema_rs.is_valid(schema, json.loads(call.arguments)), text

@@ -120,10 +120,13 @@ class Beside:
         """In the thread; never raises."""
         constraint = request.constraint
         assert constraint is not None, "it has a grammar"
-        if self._reader is None:
-            self._reader = Reader()
-        constraint.reader.consume = self._reader.read
         begun_s = self._clock()
+        try:
+            self._reader = self._reader or Reader()
+        except BaseException as error:  # a panic of Rust code is not an Exception
+            constraint.fail(f"{type(error).__name__}: {error}")
+            return _Found(constraint.look(request.token_ids), self._clock() - begun_s)
+        constraint.reader.consume = self._reader.read
         if request.num_wanted < request.max_len:
             look = constraint.look(request.token_ids)
         else:  # nothing follows: what counts is whether the answer is whole

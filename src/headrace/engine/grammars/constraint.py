@@ -25,6 +25,8 @@ from headrace.structured.limits import (
     GRAMMAR_TOO_LARGE,
     INVALID_GRAMMAR,
     NO_TEXT,
+    TAKEN_TOGETHER,
+    error_of,
     is_beyond_a_limit,
     is_of_all_answers,
     is_without_text,
@@ -124,6 +126,7 @@ class Constraint:
         while self.verdict == "open":
             try:
                 look = self._look(self.reader.at(token_ids, drafts), 0, is_own=True)
+                self._want_certain()
             except BaseException as error:  # a panic of Rust code is not an Exception
                 look = self._fail_by(error)
             if look.verdict != "failed" or not self._goes_apart():
@@ -137,6 +140,7 @@ class Constraint:
             self.reader.grammar.has_read_guesses = True
             try:
                 self._look_along(self.reader.at(token_ids), drafts, looks)
+                self._want_certain()
             except BaseException as error:  # a panic of Rust code is not an Exception
                 self._fail_by(error)
                 if self._goes_apart():
@@ -161,13 +165,19 @@ class Constraint:
             self.takes_guesses = False
         return UNKNOWN
 
+    def _want_certain(self) -> None:
+        """Raises RefusedError, after which the request goes apart, where others have read so much
+        with its grammar that it could miss a limit of its own."""
+        if not self.reader.is_certain():
+            raise RefusedError(TAKEN_TOGETHER)
+
     def _look_along(self, matcher: LLMatcher, drafts: Sequence[int], looks: list[Look]) -> None:
         for row, token_id in enumerate(drafts, 1):
             if looks[-1].verdict != "open":
                 return
             if not matcher.try_consume_tokens([token_id]):
                 if matcher.is_error():
-                    self._failed(matcher.get_error(), is_own=False)
+                    self._failed(error_of(matcher), is_own=False)
                 return
             self.reader.note_draft(token_id)
             looks.append(self._look(matcher, row, is_own=False))
@@ -179,7 +189,7 @@ class Constraint:
         words, address, look = self._words[row]
         matcher.unsafe_compute_mask_ptr(address, 4 * self._num_words)
         if matcher.is_error():
-            return self._failed(matcher.get_error(), is_own=is_own)
+            return self._failed(error_of(matcher), is_own=is_own)
         if not matcher.is_accepting():
             return look
         word, but_the_end = self._grammar_end

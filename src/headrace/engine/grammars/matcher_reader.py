@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headrace.structured.limits import error_of
+
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
@@ -53,7 +55,7 @@ class MatcherReader:
             if num_output == self._num_read + 1:
                 self._num_read = num_output
                 if not self._consume(matcher, token_ids[-1]):
-                    raise RefusedError(matcher.get_error())
+                    raise RefusedError(error_of(matcher))
                 return matcher
         wanted = [*token_ids[self._num_prompt + self._num_read :], *drafts]
         pairs = enumerate(zip(ahead, wanted, strict=False))
@@ -67,7 +69,7 @@ class MatcherReader:
         self._num_read = num_output
         self._ahead = list(drafts)
         if new and not self._read(matcher, new):
-            raise RefusedError(matcher.get_error())
+            raise RefusedError(error_of(matcher))
         return matcher
 
     def note_draft(self, token_id: int) -> None:
@@ -98,6 +100,14 @@ class MatcherReader:
     def is_alone(self) -> bool:
         """Whether the grammar has read nothing but this text."""
         return self.grammar.num_answers == 1 and not self.grammar.has_read_guesses
+
+    def is_certain(self) -> bool:
+        """Whether this text meets a limit of its own where the matcher meets one, and nowhere
+        else: nobody else has read with its grammar, or too little to have spared it one. True
+        only behind a mask; a guess of the request itself is read by somebody else."""
+        if self.is_apart or self.is_alone or self._matcher is None:
+            return True
+        return self.grammar.is_certain(self._matcher)
 
     def go_apart(self) -> None:
         """Take a grammar of the request's own, with no states in it yet."""

@@ -54,19 +54,15 @@ def _check_stream_options(fields: SamplingFields) -> None:
 
 
 def _check_stop(fields: SamplingFields) -> None:
-    """Stop strings are not empty, not too long and not too many."""
+    """Stop strings are not too long and not too many."""
     strings = fields.stop_strings
     if len(strings) > MAX_STOP_STRINGS:
         raise RequestError(
             f"stop: {len(strings)} strings given, at most {MAX_STOP_STRINGS} are allowed",
             param="stop",
         )
-    for index, string in enumerate(strings):
+    for index, string in enumerate((fields.stop,) if isinstance(fields.stop, str) else fields.stop):
         param = "stop" if isinstance(fields.stop, str) else f"stop[{index}]"
-        if not string:
-            raise RequestError(
-                f"{param}: the empty string cannot be a stop string; omit it", param=param
-            )
         if len(string) > MAX_STOP_CHARS:
             raise RequestError(
                 f"{param}: {len(string)} characters given, at most {MAX_STOP_CHARS} are allowed",

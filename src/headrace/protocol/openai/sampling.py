@@ -238,8 +238,10 @@ class SamplingFields(StructuredFields, frozen=True, kw_only=True):
 
     @property
     def stop_strings(self) -> tuple[str, ...]:
-        """`stop` as a tuple, whichever way it was written."""
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+        """`stop` as a tuple, whichever way it was written. An empty one stops nothing: forms of
+        clients send it for none."""
+        given = (self.stop,) if isinstance(self.stop, str) else self.stop
+        return tuple(string for string in given if string)
 
     @property
     def include_usage(self) -> bool:

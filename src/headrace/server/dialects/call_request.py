@@ -8,6 +8,7 @@ or strips them.
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -271,6 +272,8 @@ class _Writer:
         for part in parts:
             if isinstance(part, Text | Refusal):
                 texts.append(part.text)
+            elif isinstance(part, Media) and (text := _document_text(part)) is not None:
+                texts.append(text)
             elif isinstance(part, Media):
                 self.dropped.append(f"messages.{part.kind}")
             elif isinstance(part, Opaque):
@@ -349,6 +352,17 @@ class _Writer:
     def _is_hint(self, name: str, value: Any) -> bool:
         path = self._paths.get(f"extra.{name}", (name,))[0]
         return CHAT.known[name].is_hint(value, path)
+
+
+def _document_text(part: Media) -> str | None:
+    """The title and text of a document of plain text; None for one of another kind."""
+    if part.kind != "document" or part.data is None or not part.mime.startswith("text/"):
+        return None
+    try:
+        text = b64decode(part.data, validate=True).decode()
+    except ValueError:  # of base64 and of UTF-8
+        return None
+    return f"{part.name}\n{text}" if part.name else text
 
 
 def _role_of(text: Text) -> str:

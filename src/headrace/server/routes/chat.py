@@ -9,6 +9,8 @@ from starlette.responses import Response
 from headrace.conversation.reading import AnswerReading
 from headrace.protocol.openai.chat import ChatCompletionRequest
 from headrace.protocol.openai.fields import CHAT
+from headrace.protocol.openai.legacy import is_legacy
+from headrace.protocol.request import Parsed, parse_request
 from headrace.server.admission.admission import Ticket
 from headrace.server.answer import Ids, Reply, admitted, answer, head_of, timeout_s
 from headrace.server.call import Call
@@ -23,7 +25,18 @@ from headrace.structured.request import constraint_of
 async def chat_completions(call: Call) -> Response:
     """Answer a conversation, whole or as events."""
     serving = call.state.generating(call.key)
-    request = await call.parse(CHAT)
+    bounds = call.state.body_bounds
+
+    def parse(body: bytes) -> Parsed[ChatCompletionRequest] | bytes:
+        return body if is_legacy(body, bounds) else parse_request(body, CHAT, bounds)
+
+    parsed = await call.read(parse)
+    if isinstance(parsed, bytes):
+        # Imported when such a call comes, as dialects are: it has functions in place of tools.
+        from headrace.server.routes.legacy_functions import answer_legacy
+
+        return await answer_legacy(call, serving, parsed)
+    request = call.checked(parsed)
     serving.model.check_name(request.model)
     usage = UsageEvents.of(request, forced=call.state.config.enable_force_include_usage)
 

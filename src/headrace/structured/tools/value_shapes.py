@@ -134,16 +134,19 @@ def items_rule(
     if (rest is None and least > count) or (most is not None and least > most):
         return None
     follows = ""
-    if rest is not None:
-        low, high = max(0, least - count), "" if most is None else str(most - count)
+    if rest is not None and most != count:
         item = f"{between} {rest}".strip()
-        if count:
-            follows = f"({item}){{{low},{high}}}"
-        else:
-            low, high = max(0, low - 1), "" if most is None else str(max(0, (most or 0) - 1))
-            body = NOTHING if most == 0 else f"{rest} ({item}){{{low},{high}}}"
-            return rules.rule(body if least or most == 0 else f"({body})?")
+        if not count:
+            further = _repeated(item, max(0, least - 1), None if most is None else most - 1)
+            body = f"{rest} {further}".strip()
+            return rules.rule(body if least else f"({body})?")
+        follows = _repeated(item, max(0, least - count), None if most is None else most - count)
     for at in range(count - 1, -1, -1):
         item = f"{between if at else ''} {first[at]} {follows}".strip()
         follows = rules.rule(item if at < least else f"({item})?")
     return follows or rules.rule(NOTHING)
+
+
+def _repeated(item: str, least: int, most: int | None) -> str:
+    """A body that comes so many times, which is nothing where that is none: Lark has no {0,0}."""
+    return "" if most == 0 else f"({item}){{{least},{'' if most is None else most}}}"

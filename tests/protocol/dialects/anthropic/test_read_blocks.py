@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import Any
 
+from headrace.protocol.dialects.anthropic.request.write_messages import BlockWriter
 from headrace.protocol.neutral import carried_id
 from headrace.protocol.neutral.call import (
     Message,
@@ -124,7 +125,6 @@ def test_blocks_that_only_this_dialect_knows() -> None:
     blocks: list[dict[str, Any]] = [
         {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "q"}},
         {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
-        {"type": "search_result", "source": "s", "title": "t", "content": []},
         {"type": "document", "source": {"type": "content", "content": []}},
         {"type": "compaction", "content": "so far"},
     ]
@@ -156,3 +156,25 @@ def test_thoughts_and_calls() -> None:
     )
     (result,) = parts({"type": "tool_result", "tool_use_id": signed, "content": "ok"})
     assert result.call_id == "call_1"
+
+
+def test_blocks_with_words_are_read_as_these_and_written_back_as_they_came() -> None:
+    found = {
+        "type": "search_result",
+        "source": "https://a.example",
+        "title": "A",
+        "content": [{"type": "text", "text": "words"}],
+        "citations": {"enabled": True},
+    }
+    own = {
+        "type": "document",
+        "title": "B",
+        "source": {"type": "content", "content": [{"type": "text", "text": "more"}]},
+    }
+    read = parts(found, own)
+    assert read == (
+        Text(text="A\nhttps://a.example\nwords", extra={"block": found}),
+        Text(text="B\nmore", extra={"block": own}),
+    )
+    writer = BlockWriter(own=True)
+    assert [writer.block(part, "user", "messages[0]") for part in read] == [found, own]

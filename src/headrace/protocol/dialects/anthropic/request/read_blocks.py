@@ -28,7 +28,7 @@ from headrace.protocol.neutral.part import (
 )
 
 BLOCK = "block"
-"""Field of Text.extra with a block of a tool's result that has no neutral form.
+"""Field of Text.extra with a block that has no neutral form and text to be read.
 
 The text is what other models can read of it; a writer of this dialect puts the block back.
 """
@@ -64,7 +64,9 @@ def _part(block: dict[str, Any], path: str) -> Part:
         case "text":
             return _text(block, path)
         case "image" | "document":
-            return read_media(block, read_mark(block, path)) or Opaque(NAME, block)
+            return read_media(block, read_mark(block, path)) or _in_words(block, path)
+        case "search_result":
+            return _in_words(block, path)
         case "tool_use":
             return _tool_call(block, path)
         case "tool_result":
@@ -89,6 +91,14 @@ def _part(block: dict[str, Any], path: str) -> Part:
                 id=carried.id,
             )
     return Opaque(NAME, block)
+
+
+def _in_words(block: dict[str, Any], path: str) -> Text | Opaque:
+    """A block as the text in it, and with it; the block alone where it has none."""
+    words = "\n".join(_readable(block))
+    if not words:
+        return Opaque(NAME, block)
+    return Text(text=words, cache=read_mark(block, path), extra={BLOCK: block})
 
 
 def _text(block: dict[str, Any], path: str) -> Text:

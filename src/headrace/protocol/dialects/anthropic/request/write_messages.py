@@ -68,6 +68,8 @@ class BlockWriter:
     def text(self, part: Text) -> dict[str, Any] | None:
         """The block of a text; None for white space alone, which the API refuses; calls of this
         dialect are left unchanged."""
+        if self.own and isinstance(part.extra.get(BLOCK), dict):
+            return dict(part.extra[BLOCK])
         if not self.own and (not part.text or part.text.isspace()):
             return None
         block: dict[str, Any] = {"type": "text", "text": part.text}
@@ -94,9 +96,7 @@ class BlockWriter:
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": _clean(part.call_id)}
         content = []
         for inner in part.content:
-            if self.own and isinstance(inner, Text) and isinstance(inner.extra.get(BLOCK), dict):
-                content.append(dict(inner.extra[BLOCK]))
-            elif (written := self.block(inner, "tool", path)) is not None:
+            if (written := self.block(inner, "tool", path)) is not None:
                 content.append(written)
         if content:
             block["content"] = content
