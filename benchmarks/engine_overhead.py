@@ -41,6 +41,9 @@ class NoOps:
     def kv_cache(self, spec: KVCacheSpec) -> KVCacheArrays:
         return KVCacheArrays(spec, None)
 
+    def kv_populate(self, kv: KVCacheArrays, num_blocks: int, *, wait: bool = False) -> None:
+        pass
+
     def kv_copy(self, kv: KVCacheArrays, pairs: Any) -> None:
         pass
 

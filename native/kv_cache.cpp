@@ -177,6 +177,15 @@ const KvLayer& KvCache::layer(int64_t index) const {
   return *layer;
 }
 
+void KvCache::populate(int64_t blocks, bool wait) {
+  const int64_t end = std::clamp<int64_t>(blocks, 0, blocks_) * page_bytes_;
+  if (wait) {
+    populator_.reach_now(end);
+  } else {
+    populator_.reach(end);
+  }
+}
+
 void KvCache::copy_block(int64_t source, int64_t target) {
   for (const int64_t block : {source, target}) {
     if (block < 0 || block >= blocks_) {

@@ -12,6 +12,7 @@
 
 #include "buffer.h"
 #include "kernels.h"
+#include "populator.h"
 
 namespace headrace {
 
@@ -46,6 +47,10 @@ class KvCache {
   int64_t near_table(int64_t index) const { return tables_[static_cast<size_t>(index)].near; }
   // A block into another. Throws std::invalid_argument where there is no such block.
   void copy_block(int64_t source, int64_t target);
+  // Has memory of the blocks below `blocks` ready, beside what else is done or before it returns.
+  void populate(int64_t blocks, bool wait);
+  // So many blocks, from the first on, have their memory because it was asked for.
+  int64_t populated() const { return populator_.done() / page_bytes_; }
   int64_t blocks() const { return blocks_; }
   int64_t block_size() const { return block_size_; }
   int64_t bytes() const { return pages_.bytes(); }
@@ -61,6 +66,7 @@ class KvCache {
   };
   std::vector<Tables> tables_;  // of each layer
   Buffer pages_;
+  Populator populator_{pages_};
 };
 
 }  // namespace headrace

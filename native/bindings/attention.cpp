@@ -135,6 +135,9 @@ void bind_attention(nb::module_& m, nb::class_<Backend>& backend) {
                cache.copy_block(copies.data()[2 * copy], copies.data()[2 * copy + 1]);
              }
            })
+      .def("populate", &KvCache::populate, nb::arg("num_blocks"), nb::arg("wait"),
+           nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("populated", &KvCache::populated)
       .def_prop_ro("nbytes", &KvCache::bytes);
   nb::class_<BoundBatch>(m, "BoundBatch")
       .def(nb::init<const KvCache&, nb::handle, nb::handle, const std::vector<nb::object>&>(),

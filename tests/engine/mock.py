@@ -79,6 +79,8 @@ class MockOps:
     """The few operations an engine calls itself."""
 
     name, level, num_threads = "mock", "mock", 1
+    populated = 0
+    """Blocks whose memory was asked for."""
 
     def expert_cache_stats(self) -> None:
         return None
@@ -92,6 +94,9 @@ class MockOps:
         assert not {*sources.tolist()} & {*targets.tolist()}, "the order of copies would matter"
         assert len({*targets.tolist()}) == len(targets)
         kv.arrays[:, targets] = kv.arrays[:, sources]
+
+    def kv_populate(self, kv: KVCacheArrays, num_blocks: int, *, wait: bool = False) -> None:
+        self.populated = max(self.populated, num_blocks)
 
     def take_rows(self, x: npt.NDArray[np.float32], rows: npt.NDArray[np.int32]) -> object:
         return x[rows]

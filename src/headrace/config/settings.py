@@ -48,6 +48,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             extra={"aliases": ("--kv-cache-memory",)},
         ),
     ] = None
+    populate_kv_cache: Annotated[
+        bool,
+        Meta(
+            description="Have all memory of the KV cache ready before the first request. Otherwise "
+            "it is found ahead of use, as far as the next steps may need it."
+        ),
+    ] = False
     num_gpu_blocks_override: Annotated[
         Positive | None,
         Meta(
@@ -135,6 +142,16 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             description="Maximum tokens computed in one step; longer prompts are split into chunks."
         ),
     ] = 512
+    max_step_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Milliseconds that a step may take while it gives tokens of running "
+            "requests: of the prompts beside them it computes as much as is predicted to fit, 12 "
+            "tokens at least. While none run a step takes all of --max-num-batched-tokens. 0: no "
+            "limit.",
+        ),
+    ] = 100
     max_num_seqs: Annotated[
         Positive, Meta(description="Maximum number of requests that run at the same time.")
     ] = 64

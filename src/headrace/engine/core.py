@@ -19,6 +19,7 @@ from headrace.engine.drafts.forced_spans import ForcedSpans
 from headrace.engine.drafts.passes.draft_chain import DraftChain
 from headrace.engine.drafts.proposer import Drafter, Proposer
 from headrace.engine.drafts.speculative_config import read_speculative_config, speculation_of
+from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.drafts.thinking import Thinking
 from headrace.engine.facts import info_of
 from headrace.engine.figures import StepFigures, expert_counts
@@ -41,8 +42,10 @@ from headrace.engine.params import SamplingParams
 from headrace.engine.request import GroupTable, Request, State
 from headrace.engine.sampling.sampler import SampledToken, Sampler
 from headrace.engine.scheduling.deadlines import Deadlines
+from headrace.engine.scheduling.measured_times import MeasuredTimes
 from headrace.engine.scheduling.plan import Row
 from headrace.engine.scheduling.scheduler import Scheduler
+from headrace.engine.scheduling.step_budget import StepLimit, load_of
 from headrace.engine.state_check import check_states, is_idle
 from headrace.errors import HeadraceError, RequestError
 from headrace.ops.interface import Ops
@@ -106,17 +109,23 @@ class EngineCore:
             groups=plan.layout.groups,
             max_step_tokens=config.max_num_batched_tokens,
         )
+        self._step_tokens = config.max_num_batched_tokens
         self._speculation = speculation_of(
             read_speculative_config(config.speculative_config or "auto"),
             shares=config.enable_prefix_caching,
             model=draft,
         )
+        self._cost = model.cost(plan.spec)
+        self._costs = StepCosts() if self._speculation is None else self._speculation.costs
+        self._times = MeasuredTimes(self._costs, self._cost.pair_tokens)
+        target_s = config.max_step_ms / 1e3
         forced = [ForcedSpans()] if config.enable_forced_spans else []
         self.scheduler = Scheduler(
             self.kv,
             max_num_batched_tokens=config.max_num_batched_tokens,
             max_num_seqs=config.max_num_seqs,
             drafter=Drafter([*forced, *proposers], self._speculation),
+            limit=StepLimit(target_s, self._times) if target_s else None,
         )
         self._runner = IsolatingRunner(
             model,
@@ -153,8 +162,9 @@ class EngineCore:
         self._arrivals = 0
         self._leaving: list[Output] = []
         self._machine = machine
-        self._cost = model.cost(plan.spec)
         self._steps = StepFigures()
+        if config.populate_kv_cache:
+            self._runner.populate(plan.num_blocks, wait=True)
         self._kv_accounting_errors = 0
 
     @property
@@ -238,6 +248,7 @@ class EngineCore:
         if not self._requests:
             return outputs
         plan = self.scheduler.schedule(started_s)
+        self._populate_ahead()
         self._runner.copy(plan.copies)
         if plan.started and on_started is not None:
             on_started([started(request) for request in plan.started])
@@ -249,6 +260,7 @@ class EngineCore:
                 return outputs
             return outputs + (self._unblock() if self._has_scheduled else [])
         cost = self._cost.of((row.start, row.num_tokens, row.num_logits) for row in plan.rows)
+        load = None if plan.only_decodes else load_of(plan.rows)
         results = self._runner.run(plan.rows)
         now_s = self._clock()
         first = [row.request.first_token_s is None for row in plan.rows]
@@ -270,10 +282,20 @@ class EngineCore:
                 del self._requests[row.request.request_id]
             elif row.request.sits_out:
                 self._beside.begin(row.request)
-        self._steps.note(now_s - started_s, plan.num_tokens, cost)
-        if self._speculation is not None and plan.only_decodes:
-            self._speculation.note_step(len(plan.rows), plan.num_tokens, now_s - started_s)
+        step_s = now_s - started_s
+        self._steps.note(step_s, plan.num_tokens, cost, predicted_s=plan.limited_s)
+        if load is not None:
+            self._times.note(load, step_s)
+        elif self._speculation is not None:
+            self._speculation.note_step(len(plan.rows), plan.num_tokens, step_s)
+        else:
+            self._costs.note(len(plan.rows), plan.num_tokens, step_s)
         return outputs
+
+    def _populate_ahead(self) -> None:
+        """Have memory ready of the blocks that the next step may take."""
+        ahead = self.kv.num_next(self._step_tokens, len(self.scheduler.running))
+        self._runner.populate(min(self.kv.num_touched + ahead, self.kv.num_blocks))
 
     @property
     def _has_scheduled(self) -> bool:
@@ -318,6 +340,9 @@ class EngineCore:
             step_bytes=self._steps.last_cost.bytes,
             step_operations=self._steps.last_cost.operations,
             busy_s=self._steps.busy_s,
+            limited_steps=totals.limited_steps,
+            limited_step_s=self._steps.limited_s,
+            limited_step_predicted_s=self._steps.predicted_s,
             moved_bytes=self._steps.moved_bytes,
             operations=self._steps.operations,
             prompt_tokens=totals.prompt_tokens,
@@ -368,6 +393,7 @@ class EngineCore:
         ((tokens, _),) = self._runner.run([Row(probe, 0, 1, True)])
         if tokens[0].error is not None:
             raise HeadraceError(f"the model does not work: {tokens[0].error}")
+        self._populate_ahead()
         if self._draft is not None:
             self._draft.warm_up(probe)
 

@@ -19,17 +19,24 @@ class StepFigures:
         self.last_tokens = 0
         self.last_cost = StepCost(0, 0)
         self.busy_s = 0.0
+        self.limited_s = self.predicted_s = 0.0
+        """Seconds of the steps that were cut short by time, and what was predicted of them."""
         self.moved_bytes = 0
         self.operations = 0
         self.seconds = [0] * (len(STEP_S) + 1)
         self.tokens = [0] * (len(ITERATION_TOKENS) + 1)
 
-    def note(self, step_s: float, num_tokens: int, cost: StepCost) -> None:
-        """Count a step that has been computed."""
+    def note(
+        self, step_s: float, num_tokens: int, cost: StepCost, *, predicted_s: float = 0.0
+    ) -> None:
+        """Count a step that has been computed. predicted_s: of one cut short by time."""
         self.last_s = step_s
         self.last_tokens = num_tokens
         self.last_cost = cost
         self.busy_s += step_s
+        if predicted_s:
+            self.limited_s += step_s
+            self.predicted_s += predicted_s
         self.moved_bytes += cost.bytes
         self.operations += cost.operations
         self.seconds[bisect_left(STEP_S, step_s)] += 1

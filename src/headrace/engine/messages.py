@@ -252,6 +252,11 @@ class Stats(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     moved_bytes: int = 0
     operations: int = 0
     """With `busy_s` and `moved_bytes`: of all steps (models/cost.py)."""
+    limited_steps: int = 0
+    """Steps that computed less of a prompt than there were tokens for, so that they end in time."""
+    limited_step_s: float = 0.0
+    limited_step_predicted_s: float = 0.0
+    """With `limited_step_s`: of those, what they took and what was predicted."""
     prompt_tokens: int = 0
     generation_tokens: int = 0
     computed_tokens: int = 0

@@ -78,6 +78,10 @@ class Runner:
         for pairs in apart(copies):
             self._ops.kv_copy(self._kv, np.array(pairs, np.int32))
 
+    def populate(self, num_blocks: int, *, wait: bool = False) -> None:
+        """Have memory of the blocks below this number ready before it is written."""
+        self._ops.kv_populate(self._kv, num_blocks, wait=wait)
+
     def run(self, rows: Sequence[Row]) -> list[RowResult]:
         """Compute the tokens of `rows`, and what those that sample give; one entry per row."""
         masks = self._masks.begin(rows)

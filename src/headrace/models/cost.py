@@ -105,6 +105,13 @@ class CostModel:
         )
         self._experts = experts
 
+    @property
+    def pair_tokens(self) -> float:
+        """Operations of attention for a pair of tokens, in those of all products of a token."""
+        pairs = sum(layers * pair for (_, _, pair), layers in self._layers.items())
+        experts = 0 if self._experts is None else self._experts.operations_of_token
+        return pairs / max(1, self._layer_operations + experts)
+
     def of(self, rows: Iterable[tuple[int, int, int]]) -> StepCost:
         """The cost of a step of `rows`, each as RowCost has it; nothing for no rows.
 

@@ -286,6 +286,12 @@ class Ops(ABC):
         """
 
     @abstractmethod
+    def kv_populate(self, kv: KVCacheArrays, num_blocks: int, *, wait: bool = False) -> None:
+        """Have memory of the blocks below `num_blocks` ready before they are written: beside what
+        else is done, or `wait` for it. Changes no content; a backend whose memory is there from
+        the beginning does nothing."""
+
+    @abstractmethod
     def paged_attention(
         self,
         qkv: Array,

@@ -114,6 +114,21 @@ def _steps(make: Families, counts: EngineCounts) -> Iterator[Metric]:
         counts.busy_s,
     )
     yield make.counter(
+        "headrace:limited_steps",
+        "Steps that computed less of a prompt than they had tokens for, to end in time.",
+        counts.limited_steps,
+    )
+    yield make.counter(
+        "headrace:limited_step_seconds",
+        "Seconds that those steps took.",
+        counts.limited_step_s,
+    )
+    yield make.counter(
+        "headrace:limited_step_predicted_seconds",
+        "Seconds that those steps were predicted to take.",
+        counts.limited_step_predicted_s,
+    )
+    yield make.counter(
         "headrace:computed_tokens",
         "Tokens computed: prompts without cache hits, output, and recomputation.",
         counts.computed_tokens,

@@ -13,8 +13,10 @@ from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
 from headrace.engine.scheduling.fast_forward import fast_forward, steps_alike
 from headrace.engine.scheduling.scheduler import Scheduler
+from headrace.engine.scheduling.step_budget import StepLimit
 from headrace.models.layer_cache import CacheGroup
 from tests.engine.plans import given
+from tests.engine.scheduling.rates import Rates
 
 PARAMS = SamplingParams(temperature=0)
 
@@ -88,7 +90,12 @@ def scheduler_of(source: random.Random, *, windows: bool) -> Scheduler:
         groups=groups,
         max_step_tokens=budget,
     )
-    return Scheduler(kv, max_num_batched_tokens=budget, max_num_seqs=source.choice((1, 3, 8)))
+    return Scheduler(
+        kv,
+        max_num_batched_tokens=budget,
+        max_num_seqs=source.choice((1, 3, 8)),
+        limit=source.choice((None, StepLimit(0.1, Rates(0.02, 0.003, 1e-4)))),
+    )
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -337,8 +337,8 @@ def test_in_a_flood_of_urgent_ones_a_step_looks_at_few_that_wait_for_a_prefix(
 
     core.scheduler._look_up = counted  # type: ignore[assignment,method-assign]
     weighed: list[object] = []
-    before = core.scheduler._tokens_before
-    core.scheduler._tokens_before = lambda one: weighed.append(one) or before(one)  # type: ignore[func-returns-value,method-assign]
+    room_for = core.scheduler._room_for
+    core.scheduler._room_for = lambda *one: weighed.append(one) or room_for(*one)  # type: ignore[func-returns-value,method-assign]
     for i in range(flood):
         core.submit(submit(str(i), [*prompt(640, 1), i % 40, i // 40 % 40], max_tokens=1))
     for _ in range(4):

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.engine.drafts.proposer import Proposal
 from headrace.engine.request import Request
+from headrace.engine.scheduling.step_budget import StepLimit
 from headrace.errors import ConfigError
 from headrace.plan.simulation.arrival import Arrival, PromptWriter
 from headrace.plan.simulation.drafts import Guesses
@@ -65,8 +66,11 @@ def of_the_engine(settings: EngineSettings, arrivals: list[Arrival]) -> dict[str
         block_size=settings.block_size,
         max_num_batched_tokens=settings.max_num_batched_tokens,
         max_num_seqs=settings.max_num_seqs,
+        max_step_ms=0,
         enable_prefix_caching=settings.prefix_caching,
     )
+    if settings.max_step_ms:
+        core.scheduler._limit = StepLimit(settings.max_step_ms / 1e3, settings.latency)
     first, *others = submits
     core.submit(first)
     results: dict = {}
@@ -116,6 +120,7 @@ def check(seed: int, count: int) -> dict[str, int]:
     settings = engine(
         num_blocks=source.choice((24, 40)),
         max_num_batched_tokens=source.choice((12, 64, 256)),
+        max_step_ms=source.choice((0.0, 7.0)),
         max_num_seqs=source.choice((3, 16)),
         prefix_caching=bool(seed % 3),
         acceptance=source.choice(((0.8, 0.7, 0.6), (0.5,), (0.9,) * 7, (0.0, 1.0))),

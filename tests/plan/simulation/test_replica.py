@@ -73,6 +73,7 @@ def check_seed(seed: int, groups: tuple[CacheGroup, ...] = ONE_GROUP) -> None:
         num_blocks=source.choice((80, 150, 2000)) * len(groups),
         max_num_seqs=source.choice((2, 16, 256)),
         max_num_batched_tokens=source.choice((256, 2048)),
+        max_step_ms=source.choice((0.0, 9.0)),
         prefix_caching=bool(seed % 3),
     )
     chosen: dict[str, Any] = source.choice(

@@ -130,6 +130,7 @@ def engine(
         # A few more than run, so that the KV cache has room for what admission leaves free.
         max_num_seqs=most_requests + most_requests // 50 + 1,
         max_num_batched_tokens=max(config.max_num_batched_tokens, most_requests),
+        max_step_ms=0,  # prompts of a batch are measured whole
     )
     core, _ = load_engine(config)
     for one in cases:

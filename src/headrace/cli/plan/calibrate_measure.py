@@ -87,6 +87,7 @@ def _measure(
         max_model_len=max(one.test.positions for one in planned),
         max_num_seqs=most_requests + 1,
         max_num_batched_tokens=max(config.max_num_batched_tokens, most_requests),
+        max_step_ms=0,  # the fit counts steps of all these tokens
     )
     core, _ = load_engine(config)
     info = core.info()

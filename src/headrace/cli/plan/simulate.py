@@ -235,6 +235,13 @@ class SimulateCommand(SectionedCommand):
     help="Tokens that the KV cache of a replica holds. [default: as many as its memory holds]",
 )
 @_engine(
+    "--max-step-ms",
+    type=float,
+    default=0.0,
+    help="Milliseconds that a step may take while requests decode, as headrace's engine holds "
+    "them; its own default is 100. 0: no limit. [default: 0]",
+)
+@_engine(
     "--max-num-seqs",
     type=int,
     default=256,
@@ -316,7 +323,11 @@ def simulate(model: str | None, **options: Any) -> None:
     search_limit = _search_limit(options)
     load, notes = load_of(options)
     engine, replica, context, more = engine_for(model, load, options)
-    engine = replace(engine, acceptance=acceptance_of(options["acceptance"]))
+    engine = replace(
+        engine,
+        acceptance=acceptance_of(options["acceptance"]),
+        max_step_ms=options["max_step_ms"],
+    )
     settings = service_of(engine, replica, context, options)
 
     def run(replicas: int) -> SimulationResult:

@@ -85,6 +85,16 @@ class KVCache:
         return len(self._free) + self.num_blocks - self._num_touched
 
     @property
+    def num_touched(self) -> int:
+        """Blocks from the first on that were in use at some time; the others hold no memory yet.
+        Freed ones are taken before these."""
+        return self._num_touched
+
+    def num_next(self, num_tokens: int, num_requests: int) -> int:
+        """Blocks that a step takes at most of so many tokens, and requests."""
+        return self.num_tables * (self.blocks_for(num_tokens) + num_requests)
+
+    @property
     def num_cached(self) -> int:
         """Blocks that hold something no running request uses."""
         return sum(self._tree.num_cached)

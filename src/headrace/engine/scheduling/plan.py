@@ -76,6 +76,9 @@ class StepPlan(NamedTuple):
     num_preempted: int
     started: list[Request]
     copies: Sequence[tuple[int, int]] = ()
+    limited_s: float = 0.0
+    """Seconds that it is predicted to take, where a prompt got less of it for want of time; 0
+    elsewhere."""
 
     @property
     def only_decodes(self) -> bool:
@@ -93,6 +96,8 @@ class Totals:
     """
 
     steps: int = 0
+    limited_steps: int = 0
+    """In which a prompt got less than there were tokens for, so that they end in time."""
     timeouts: int = 0
     certain_tokens: int = 0
     """RowTokens without being drawn: a grammar or a thinking budget left nothing else."""

@@ -1,11 +1,12 @@
 """Which tokens are computed in the next step. Pure data: no arrays, no clock, no tokenizer.
 
-A step spends a token budget on requests whose computed count lags what they want: first those one
-token behind (decodes, so that none of them waits on somebody's prompt), then those further behind,
-then new ones. Within each group the first in rank comes first: the lower priority, then the older.
-A prompt that would take all of the budget leaves up to half of it to new requests that need less
-than that, so that they do not wait for its end. When blocks run out the last in rank gives its own
-back and queues before its equals; it finds most of them cached when it returns.
+A step spends a budget (step_budget.py) on requests whose computed count lags what they want: first
+those one token behind (decodes, so that none of them waits on somebody's prompt), then those
+further behind, then new ones. Within each group the first in rank comes first: the lower priority,
+then the older. A prompt that would take all of the budget leaves up to half of it to those that
+need less than half a step's tokens, so that they do not wait for its end. When blocks run out the
+last in rank gives its own back and queues before its equals; it finds most of them cached when it
+returns.
 
 Whoever waits with a strictly lower priority than somebody who runs enters before the step is
 planned, and where there is no slot or block for it takes those of the last in rank, never of an
@@ -30,6 +31,7 @@ from headrace.engine.kv.prefix_tree import Miss, Promise
 from headrace.engine.messages import FinishReason
 from headrace.engine.request import Request, State
 from headrace.engine.scheduling.plan import Preemption, RowTokens, StepPlan, Totals
+from headrace.engine.scheduling.step_budget import StepBudget, StepLimit, StepLoad, load_of
 from headrace.engine.scheduling.step_rows import StepRows
 from headrace.engine.scheduling.waiting import WaitingQueue
 
@@ -63,8 +65,10 @@ class Scheduler:
         max_num_batched_tokens: int,
         max_num_seqs: int,
         drafter: Drafter | None = None,
+        limit: StepLimit | None = None,
     ) -> None:
-        """drafter: gives rows their drafts; None for rows without any."""
+        """drafter: gives rows their drafts; None for rows without any. limit: of the time of steps
+        in which somebody decodes; None for none."""
         self.kv = kv
         self.drafter = drafter
         self.running: list[Request] = []
@@ -75,6 +79,7 @@ class Scheduler:
         """Of the step that was planned last: those without a row because it is not known what may
         come next."""
         self._budget = max_num_batched_tokens
+        self._limit = limit
         self._max_num_seqs = max_num_seqs
         self._num_slots = 0
         self._free_slots: list[int] = []
@@ -138,24 +143,60 @@ class Scheduler:
         num_preempted = self._make_room()
         if not num_preempted:
             num_preempted = self._admit_urgent(now_s)
-        budget = self._budget
+        budget = StepBudget(self._budget, self._limit)
         running = [request for request in self.running if not self._sits_out(request)]
         far_behind = [request for request in running if request.lag > 1]
         for request in running:
             if request.lag == 1:
-                budget -= rows.add(request, budget, drafts_too=False)
+                budget.take(rows.add(request, budget.num_tokens, drafts_too=False))
         # What else is due would wait for guesses, which may be wrong.
-        budget -= rows.add_drafts(budget, guesses=not far_behind and not self.waiting)
-        if far_behind and far_behind[0].lag > budget and not num_preempted:
-            kept = min(budget, self._budget - self._budget // 2)
-            passing = self._admit(budget - kept, now_s, passed=far_behind[0])
-            budget = kept + passing
+        guesses = not far_behind and not self.waiting
+        budget.take(rows.add_drafts(budget.num_tokens, guesses=guesses))
+        if far_behind or self.waiting:
+            budget.begin_prompts(load_of(rows.rows))
+        if far_behind and not num_preempted:
+            far_behind = self._let_pass(far_behind, budget, now_s)
         for request in far_behind:
-            budget -= rows.add(request, budget)
+            self._add_prompt(request, budget)
         if not num_preempted:
-            budget = self._admit(budget, now_s)
-        num_tokens = self._budget - budget
-        return StepPlan(rows.rows, num_tokens, num_preempted, self._started, self.kv.take_copies())
+            self._admit(budget, now_s)
+        return StepPlan(
+            rows.rows,
+            self._budget - budget.num_tokens,
+            num_preempted,
+            self._started,
+            self.kv.take_copies(),
+            budget.seconds if budget.is_short else 0.0,
+        )
+
+    def _let_pass(
+        self, far_behind: list[Request], budget: StepBudget, now_s: float
+    ) -> list[Request]:
+        """Where the first prompt would take all of the budget, give part of it to short ones, those
+        that run before those that wait; whoever of `far_behind` has no row yet.
+
+        One is short that lacks no more than the tokens which may pass. With a limit of time it may
+        take several steps to compute these.
+        """
+        first = far_behind[0]
+        if first.lag <= budget.room(first.num_computed):
+            return far_behind
+        passing = budget.of_passing()
+        most = passing.num_tokens
+        others: list[Request] = []
+        for request in far_behind[1:]:
+            if request.priority == first.priority and request.lag <= most:
+                self._add_prompt(request, passing)
+            else:
+                others.append(request)
+        self._admit(passing, now_s, passed=first)
+        budget.join(passing, most)
+        return [first, *others]
+
+    def _add_prompt(self, request: Request, budget: StepBudget) -> None:
+        """Plan as much of what a request lacks as there is room for, if there is any."""
+        start, lag = request.num_computed, request.lag
+        budget.take_prompt(start, lag, self._rows.add(request, budget.room(start)))
 
     def complete(self, plan: StepPlan, given: Iterable[RowTokens], now_s: float) -> None:
         """Enter what a step has computed and what each of its rows gave.
@@ -164,6 +205,7 @@ class Scheduler:
         """
         self.totals.steps += 1
         self.totals.computed_tokens += plan.num_tokens
+        self.totals.limited_steps += plan.limited_s > 0
         speculation = None if self.drafter is None else self.drafter.speculation
         for row, (token_ids, ends) in zip(plan.rows, given, strict=True):
             request = row.request
@@ -250,7 +292,7 @@ class Scheduler:
             match = self._look_up(request)
             if match is None:
                 continue
-            if self._tokens_before(request) >= self._budget:
+            if not self._room_for(request, match):
                 break
             if not self._has_slot or not self._take_in(request, match, now_s):
                 # What is preempted may take the place of the block that a copy would come from.
@@ -267,13 +309,20 @@ class Scheduler:
             self.waiting.remove(request)
         return len(displaced)
 
-    def _tokens_before(self, request: Request) -> int:
-        """Of the next step's budget, what goes to those that come before a request not yet in."""
-        return sum(
-            self._rows.chunk(one, self._budget)
-            for one in self.running
-            if one.lag == 1 or one.rank < request.rank
-        )
+    def _room_for(self, request: Request, match: Match) -> int:
+        """Tokens of the next step that are left for a request not yet in, when those have theirs
+        that come before it."""
+        budget = StepBudget(self._budget, self._limit)
+        decoding = [one for one in self.running if one.lag == 1]
+        budget.take(min(budget.num_tokens, len(decoding)))
+        context = sum(one.num_wanted for one in decoding)
+        budget.begin_prompts(StepLoad(decodes=len(decoding), context_tokens=context))
+        for one in self.running:
+            if one.lag > 1 and one.rank < request.rank:
+                start = one.num_computed
+                count = self._rows.chunk(one, budget.room(start))
+                budget.take_prompt(start, one.lag, count)
+        return budget.room(match.num_tokens)
 
     def _victims(self, request: Request, match: Match) -> list[Request]:
         """Who has to go so that `request` fits: the last in rank, no more than needed.
@@ -295,8 +344,8 @@ class Scheduler:
                 return may_go[:count]
         return []
 
-    def _admit(self, budget: int, now_s: float, *, passed: Request | None = None) -> int:
-        """Let requests in from the head of the queue while there is budget; what of it is left.
+    def _admit(self, budget: StepBudget, now_s: float, *, passed: Request | None = None) -> None:
+        """Let requests in from the head of the queue while there is budget.
 
         One that waits for a prefix keeps its place and lets others pass; one that does not fit
         lets nobody pass, or it would wait for ever. With `passed`, a prompt half computed, only
@@ -305,8 +354,9 @@ class Scheduler:
         """
         admitted: list[Request] = []
         num_passed = 0
+        is_spent = budget.is_spent
         for looked_at, request in enumerate(self.waiting):
-            if not budget or not self._has_slot or looked_at - len(admitted) > MAX_LOOKED_AT:
+            if is_spent or not self._has_slot or looked_at - len(admitted) > MAX_LOOKED_AT:
                 break
             if passed is not None and request.priority > passed.priority:
                 break
@@ -317,18 +367,18 @@ class Scheduler:
                 continue
             if passed is not None:
                 lag = request.num_wanted - match.num_tokens
-                if lag > budget or request.unscored > self._rows.num_logits_left:
+                if lag > budget.num_tokens or request.unscored > self._rows.num_logits_left:
                     num_passed += 1
                     if request.rank < passed.rank or num_passed > MAX_PASSED:
                         break
                     continue
-            if not self._take_in(request, match, now_s):
+            if not budget.room(match.num_tokens) or not self._take_in(request, match, now_s):
                 break
             admitted.append(request)
-            budget -= self._rows.add(request, budget)
+            self._add_prompt(request, budget)
+            is_spent = budget.is_spent
         for request in admitted:
             self.waiting.remove(request)
-        return budget
 
     def _look_up(self, request: Request) -> Match | None:
         """What of a request is cached; None while it waits for what somebody computes of it, or

@@ -223,6 +223,9 @@ class TensorReader:
         return stored.transposed()
 
     def _advance(self, *tensors: Tensor) -> None:
+        """Account for tensors of which the backend has what it needs."""
+        for tensor in tensors:
+            tensor.let_go()
         self._done_bytes += sum(tensor.nbytes for tensor in tensors)
         if self._progress is not None:
             self._progress(min(self._done_bytes, self.total_bytes), self.total_bytes)

@@ -232,6 +232,9 @@ class CpuOps(CpuWeights):
     def kv_copy(self, kv: KVCacheArrays, pairs: npt.NDArray[np.int32]) -> None:
         kv.arrays.copy_blocks(pairs)
 
+    def kv_populate(self, kv: KVCacheArrays, num_blocks: int, *, wait: bool = False) -> None:
+        kv.arrays.populate(num_blocks, wait)
+
     def paged_attention(
         self,
         qkv: F32,

@@ -276,6 +276,9 @@ class ReferenceOps(Ops):
         check_ids("block", pairs, kv.spec.num_blocks)
         attention.copy(kv.arrays, pairs)
 
+    def kv_populate(self, kv: KVCacheArrays, num_blocks: int, *, wait: bool = False) -> None:
+        pass
+
     def paged_attention(
         self,
         qkv: F32,

@@ -56,6 +56,8 @@ def _completed(result: SimulationResult, engine: tuple[Quantity, ...]) -> Quanti
         *_service(settings),
         Input("most tokens of a step", settings.engine.max_num_batched_tokens, "tokens",
               "--step-tokens", "given"),
+        Input("longest step while requests decode", settings.engine.max_step_ms, "ms",
+              "--max-step-ms", "given", note="0 lifts the limit"),
         Input("most requests of a replica at once", settings.engine.max_num_seqs, "requests",
               "--max-num-seqs", "given"),
         Input("prefix caching", "on" if settings.engine.prefix_caching else "off", "",

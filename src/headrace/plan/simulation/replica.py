@@ -15,6 +15,7 @@ from headrace.engine.request import Request, State
 from headrace.engine.scheduling.fast_forward import fast_forward, steps_alike, steps_until_released
 from headrace.engine.scheduling.plan import RowTokens, StepPlan, Totals
 from headrace.engine.scheduling.scheduler import Scheduler, watermark_blocks
+from headrace.engine.scheduling.step_budget import StepLimit, load_of
 from headrace.plan.simulation.arrival import own_token
 from headrace.plan.simulation.call import Call
 from headrace.plan.simulation.drafts import Guesses, given_by
@@ -107,11 +108,13 @@ class Replica:
             groups=settings.groups,
             max_step_tokens=settings.max_num_batched_tokens,
         )
+        target_s = settings.max_step_ms / 1e3
         self.scheduler = Scheduler(
             self.kv,
             max_num_batched_tokens=settings.max_num_batched_tokens,
             max_num_seqs=settings.max_num_seqs,
             drafter=Drafter([Guesses(settings.acceptance)]) if settings.acceptance else None,
+            limit=StepLimit(target_s, settings.latency) if target_s else None,
         )
         self._calls: dict[Request, Call] = {}
         self.num_calls = 0
@@ -220,21 +223,8 @@ class Replica:
             self._due(self._stretch.end_s(steps))
             return
         plan = self._plan = scheduler.schedule(now_s)
-        prefills = []
-        decodes = context = 0
-        for request, start, count, _, _, drafts in plan.rows:
-            own = count - len(drafts.token_ids)
-            if own == 1 and request.first_token_s is not None:
-                decodes += 1
-                context += start + 1
-                if own < count:
-                    # Drafts cost what as many tokens of a prompt do at that place.
-                    prefills.append((start + own, count - own))
-            else:
-                prefills.append((start, count))
-        seconds = latency.step(prefills, decodes, context)
-        self._step_s = seconds
-        self._due(now_s + seconds)
+        self._step_s = latency.seconds(load_of(plan.rows))
+        self._due(now_s + self._step_s)
 
     def _due(self, at_s: float) -> None:
         self._epoch += 1

@@ -34,6 +34,9 @@ class EngineSettings:
     groups: tuple[CacheGroup, ...] = ONE_GROUP
     """What the model's layers keep, as the engine groups them."""
     max_num_batched_tokens: int = 2048
+    max_step_ms: float = 0.0
+    """Milliseconds a step may take while requests decode, as the engine holds them by `latency`; 0
+    for no limit."""
     max_num_seqs: int = 256
     prefix_caching: bool = True
     acceptance: tuple[float, ...] = ()
@@ -45,6 +48,7 @@ class EngineSettings:
     def __post_init__(self) -> None:
         for name in ("num_blocks", "block_size", "max_num_batched_tokens", "max_num_seqs"):
             not_below(name, getattr(self, name), 1, "a replica that computes nothing never ends")
+        not_below("max_step_ms", self.max_step_ms, 0, "milliseconds, or 0 for steps of any length")
         not_above("acceptance", len(self.acceptance), MOST_DRAFTS, "name fewer drafts")
         for accepted in self.acceptance:
             share("acceptance", accepted, "it is the share of drafts that are accepted")

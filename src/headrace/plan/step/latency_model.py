@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
+from headrace.engine.scheduling.step_budget import StepLoad
 from headrace.plan.validation import not_below
 
 
@@ -51,14 +52,18 @@ class LatencyModel:
         prefills: first position and number of tokens of each piece of a prompt in it.
         decode_context_tokens: of all decoding requests together.
         """
-        tokens = pairs = 0
+        load = StepLoad(decode_requests, 0, decode_context_tokens)
         for start, count in prefills:
-            tokens += count
-            pairs += count * start + count * (count + 1) // 2
+            load = load.with_prompt(start, count)
+        return self.seconds(load)
+
+    def seconds(self, load: StepLoad) -> float:
+        """Seconds of a step as the engine's scheduler counts it. Drafts cost what as many tokens of
+        a prompt do at that place."""
         return (
             self.step_s
-            + self.prefill_token_s * tokens
-            + self.prefill_pair_s * pairs
-            + self.decode_request_s * decode_requests
-            + self.decode_context_token_s * decode_context_tokens
+            + self.prefill_token_s * (load.prompt_tokens + load.drafts)
+            + self.prefill_pair_s * load.pairs
+            + self.decode_request_s * load.decodes
+            + self.decode_context_token_s * load.context_tokens
         )

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError
 from headrace.weights.codecs import MXFP4
+from headrace.weights.files.mapped import release
 from headrace.weights.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -48,6 +49,13 @@ class PiecedTensor(Tensor, ABC):
     def nbytes(self) -> int:
         """Bytes of storage, without putting them together."""
         return math.prod(self.shape[:-1]) * self.codec.row_bytes(self.shape[-1])
+
+    def let_go(self) -> None:
+        """Free the memory of the pieces that are views of a file, not of those that functions
+        give."""
+        for piece in vars(self).values():
+            if isinstance(piece, np.ndarray):
+                release(piece)
 
     def select_rows(self, order: npt.NDArray[np.int32]) -> Tensor:
         """The rows in another order, put together and held."""

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from headrace.weights.files.mapped import release
+
 if TYPE_CHECKING:
     from headrace.weights.codecs import Codec
 
@@ -44,6 +46,11 @@ class Tensor:
     def num_values(self) -> int:
         """Values it holds; 1 for a scalar."""
         return math.prod(self.shape)
+
+    def let_go(self) -> None:
+        """Free the memory of the file's pages it lies in, which are read again where it is used
+        again; for whoever has packed it."""
+        release(self.data)
 
     def renamed(self, name: str) -> Tensor:
         """This tensor under another name; its parts stay where they are."""
