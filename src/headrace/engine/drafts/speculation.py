@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headrace.engine.drafts.acceptance import Acceptance, Shares
+from headrace.engine.drafts.gain_account import MOST as FULL
 from headrace.engine.drafts.gain_account import GainAccount
 from headrace.engine.drafts.passes.draft_chain import DraftChain
 from headrace.engine.drafts.passes.model_drafts import DraftRoom, ModelDrafts
@@ -43,6 +44,9 @@ PLAIN_STEP_EVERY = 32
 be known. Where drafts are believed to gain g times as much it is left (g - 1) * PLAIN_STEP_MORE
 times as seldom: it costs more then, and an error is less likely to matter."""
 PLAIN_STEP_MORE = 6.0
+EXPLORE_EVERY = 16
+"""Steps with guesses, after which more drafts are taken than are believed to pay best: a tenth of
+one step is lost where the belief was right."""
 MOST_OVERRUN = 3.0
 """Times what a step of its size takes, as far as one is booked as lost."""
 
@@ -97,6 +101,8 @@ class Speculation:
         self._gain = 1.0
         """Of the drafts that were chosen last, as it is believed."""
         self._account = GainAccount()
+        self._since_explored = 0
+        """Steps with guesses since more drafts were taken than are believed to pay best."""
         self._num_given = 0
         """Tokens beyond a request's first that the step gave."""
         self._batch = 1
@@ -285,10 +291,20 @@ class Speculation:
             gained = hope / cost
             if gained > most_gained:
                 best, most_gained = count, gained
-        for _, at in ranked[:best]:
+        more = self._explored(best, min(len(ranked), largest - batch))
+        for _, at in ranked[:more]:
             counts[at] += 1
         self._gain = most_gained * plain / batch if best else 1.0
         return counts
+
+    def _explored(self, best: int, most: int) -> int:
+        """Drafts that are taken where `best` are believed to pay best: now and then twice as many,
+        since one disturbed step makes a size look too expensive to be seen again."""
+        self._since_explored += 1
+        if not best or self._since_explored < EXPLORE_EVERY or self._account.steps < FULL:
+            return best
+        self._since_explored = 0
+        return min(2 * best, most)
 
     def _rest(self, history: _History, length: int) -> None:
         """Leave a request alone for a while, each time for longer."""

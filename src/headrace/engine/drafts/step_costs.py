@@ -40,7 +40,7 @@ _SLOPE = 0.06
 _LEVEL_RATE = 0.15
 _LEAST_RATE = 0.1
 _PLAIN_RATE = 0.3
-_MOST_SURPRISE = 1.5
+_MOST_SURPRISE = 1.25
 """A step that took more times as long as others of its size was disturbed by something else, and is
 counted as that; one that took less is believed, as nothing makes a step shorter."""
 _LEAST_SURPRISE = 0.3
