@@ -188,7 +188,7 @@ def test_a_mention_of_a_call_that_names_no_tool_stays_reasoning(name: str) -> No
 
 @pytest.mark.parametrize(
     "content",
-    ["and so on.</think>\n\nYes.", "Yes. <think>Again.</think> No.", "<think>Again.", "</think>"],
+    ["and so on.</think>\n\nYes.", "Yes. <think>Again.</think> No.", "<think>Again."],
 )
 def test_what_follows_the_end_of_reasoning_is_content_with_all_marks(content: str) -> None:
     for opened, begin in ((True, ""), (False, "<think>")):

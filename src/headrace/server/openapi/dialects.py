@@ -98,7 +98,7 @@ DIALECT_SCHEMAS: Mapping[str, Schema] = {
         temperature=_SHARE,
         top_p=_SHARE,
         top_k=_maybe("integer", minimum=0),
-        stop_sequences=_maybe("array", items={"type": "string", "minLength": 1}),
+        stop_sequences=_maybe("array", items={"type": "string"}),
         metadata=_maybe("object"),
         output_config=_maybe("object"),
     ),

@@ -29,7 +29,7 @@ _NAMED = "is a hint, named in the header X-Ignored-Params"
 _UNKNOWN = "Unknown fields are accepted and named in the header X-Ignored-Params."
 _JSON_TYPES = {str: "string", bool: "boolean", dict: "object", list: "array"}
 
-_STOP = {"type": "string", "minLength": 1, "maxLength": MAX_STOP_CHARS}
+_STOP = {"type": "string", "maxLength": MAX_STOP_CHARS}
 _TOKEN_ID = {"type": "integer", "minimum": 0, "maximum": MAX_INT}
 _TOKEN_IDS = {"type": "array", "items": _TOKEN_ID}
 # What functions demand beyond the types of fields: of what both generation endpoints take,
