@@ -87,9 +87,7 @@ class GrammarLimits(msgspec.Struct, frozen=True, kw_only=True):
     def shared_fuel(self) -> int:
         """Of the expressions, for all that was read of a grammar since it was compiled: as long as
         that is all, no answer of it can have taken `step_fuel` for one token, had it been alone.
-        Half of that, since what is read behind a mask is counted with the next one. Four random
-        texts of each of 250 schemas of JSONSchemaBench took 3,000 (median), 66,000 at most of 95 %
-        of them."""
+        Half of that, since what is read behind a mask is counted with the next one."""
         return self.step_fuel // 2
 
     def check_size(self, grammar: Grammar, param: str = "grammar") -> None:
