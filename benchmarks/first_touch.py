@@ -38,6 +38,8 @@ class Run(NamedTuple):
     taking_median_s: float
     """Of the steps in which all streams take a block."""
     longest_s: float
+    longest_other_s: float
+    """Of the steps in which no stream takes one: what other work on the machine does."""
     loaded_bytes: int
     ended_bytes: int
 
@@ -83,9 +85,10 @@ def _measured(options: argparse.Namespace) -> Run:
             steps.append((time.perf_counter() - begun_s, core.kv.num_owned - before))
     seconds = [took for took, _ in steps[5:]]
     taking = [took for took, taken in steps[5:] if taken == options.streams]
+    others = [took for took, taken in steps[5:] if not taken]
     return Run(
-        prompt_s, statistics.median(seconds), statistics.median(taking), max(taking), loaded,
-        _resident_bytes(),
+        prompt_s, statistics.median(seconds), statistics.median(taking), max(taking), max(others),
+        loaded, _resident_bytes(),
     )  # fmt: skip
 
 
@@ -114,13 +117,13 @@ def main() -> None:
                 [
                     mode, number(run.prompt_s), number(1e3 * run.median_s, 1),
                     number(1e3 * run.taking_median_s, 1), number(1e3 * run.longest_s, 1),
-                    number(run.longest_s / run.median_s), number(run.loaded_bytes / 1e6, 0),
-                    number(run.ended_bytes / 1e6, 0),
+                    number(run.longest_s / run.median_s), number(1e3 * run.longest_other_s, 1),
+                    number(run.loaded_bytes / 1e6, 0), number(run.ended_bytes / 1e6, 0),
                 ]
             )  # fmt: skip
     columns = (
         "populated ahead", "prompt of a step s", "median ms", "all take a block, median ms",
-        "longest ms", "longest / median", "resident, loaded MB", "after MB",
+        "longest ms", "longest / median", "longest of others ms", "resident, loaded MB", "after MB",
     )  # fmt: skip
     print(table(columns, rows))
     print(f"\n{surroundings_line(facts)}")
