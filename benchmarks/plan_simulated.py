@@ -179,6 +179,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     tell("calibrating the engine alone")
     alone = engine_line(options, model, folder)
     limits = ["--max-num-batched-tokens", str(STEP_TOKENS), "--max-num-seqs", str(SEQUENCES)]
+    limits += ["--max-step-ms", "0"]  # the fits count steps of all these tokens
     named = [options.model] if options.model else []
     with endpoint(serve_command(*named, *limits)) as server:
         wait_ready(server.url)

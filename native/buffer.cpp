@@ -2,7 +2,6 @@
 
 #include <sys/mman.h>
 
-#include <cerrno>
 #include <new>
 #include <utility>
 
@@ -13,8 +12,6 @@ constexpr int64_t kPage = 4096;
 // A huge page of x86-64 and of aarch64 with 4 KiB pages: weights streamed from 4 KiB pages lose
 // bandwidth to address translation.
 constexpr int64_t kHugePage = 2 << 20;
-// MADV_POPULATE_WRITE of Linux 5.14, which headers of older systems do not name.
-constexpr int kPopulateWrite = 23;
 
 }  // namespace
 
@@ -58,9 +55,9 @@ void Buffer::populate(int64_t start, int64_t count) const {
   if (start < 0 || count <= 0 || start > bytes_ - count) return;
   const uintptr_t from = reinterpret_cast<uintptr_t>(data_ + start) / kPage * kPage;
   const uintptr_t to = reinterpret_cast<uintptr_t>(data_ + start + count);
-  if (madvise(reinterpret_cast<void*>(from), to - from, kPopulateWrite) == 0) return;
-  if (errno != EINVAL) return;
-  // An older system. An OR of nothing writes, and changes nothing that another thread writes.
+  // By faults, for which the system locks this mapping alone (since Linux 6.4): MADV_POPULATE_WRITE
+  // locks the whole address space, and whoever maps or unmaps memory then waits for a thread of low
+  // priority. An OR of nothing writes, and changes nothing that another thread writes.
   for (uintptr_t page = from; page < to; page += kPage) {
     __atomic_fetch_or(reinterpret_cast<uint8_t*>(page), uint8_t{0}, __ATOMIC_RELAXED);
   }

@@ -19,8 +19,7 @@ class Buffer {
   uint8_t* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
   // Has the pages of bytes [start, start + count) in memory, so that the first write to them finds
-  // them there. What they hold stays, whoever writes it meanwhile. Where the system has no memory
-  // left nothing happens.
+  // them there. What they hold stays, whoever writes it meanwhile.
   void populate(int64_t start, int64_t count) const;
   // At least `bytes`; what was in it is lost when it grows.
   uint8_t* at_least(int64_t bytes);

@@ -15,8 +15,7 @@
 namespace headrace {
 namespace {
 
-// Between two looks at whether to end, and for which the system holds its lock of the address space:
-// 0.1 ms where memory is at hand.
+// Between two looks at whether to end: 0.1 ms where memory is at hand.
 constexpr int64_t kPiece = 2 << 20;
 // Of 19: a tenth of a processor that computing threads keep busy, and all of an idle one. At 19 it
 // got 1.5 %, which is less than 32 streams take of new blocks.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from headrace.ops.kv import LayerPlace, RaggedBatch
 from headrace.ops.reference.backend import ReferenceOps
 from headrace.weights.architectures import ROPE_FACTORS
 from headrace.weights.checkpoint import Checkpoint, Conventions
+from headrace.weights.files.mapped import map_file
 from headrace.weights.tensors.tensor import Tensor
 from tests.models.cases import Session, prompt
 from tests.tiny import tiny_checkpoint, to_interleaved, to_tensor
@@ -38,6 +40,33 @@ def with_tensors(checkpoint: Checkpoint, **changed: Tensor | None) -> Checkpoint
         else:
             tensors[name] = replace(tensor, name=name)
     return replace(checkpoint, tensors=tensors)
+
+
+def resident_kib(path: Path) -> int:
+    """Of the mappings of a file in this process."""
+    total, is_its = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if line.split(" ", 1)[0].count("-") == 1:
+            is_its = line.endswith(str(path))
+        elif is_its and line.startswith("Rss:"):
+            total += int(line.split()[1])
+    return total
+
+
+def test_pages_of_the_file_are_let_go_when_all_is_packed(tmp_path: Path, ops: Ops) -> None:
+    checkpoint = tiny_checkpoint("llama", "Q8_0", tie_word_embeddings=True)
+    path = tmp_path / "tensors"
+    path.write_bytes(b"".join(tensor.data.tobytes() for tensor in checkpoint.tensors.values()))
+    mapped, start, tensors = map_file(path), 0, {}
+    for name, tensor in checkpoint.tensors.items():
+        view = mapped[start : start + tensor.data.nbytes].reshape(tensor.data.shape)
+        tensors[name] = replace(tensor, data=view)
+        start += tensor.data.nbytes
+    mapped.sum()
+    assert resident_kib(path) >= start // 1024
+    model = load_model(replace(checkpoint, tensors=tensors), ops)
+    assert resident_kib(path) == 0
+    assert np.array_equal(logits(model, ops), logits(load_model(checkpoint, ops), ops))
 
 
 @pytest.mark.parametrize("codec", ["F32", "F16", "BF16", "Q8_0"])

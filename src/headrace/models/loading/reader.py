@@ -177,7 +177,7 @@ class TensorReader:
                 self.total_bytes -= tensor.nbytes
 
     def finish(self) -> None:
-        """Stop the load where a tensor was left unused."""
+        """Stop the load where a tensor was left unused; free what was read of the file."""
         unused = [
             name
             for name in self._checkpoint.tensors
@@ -190,6 +190,8 @@ class TensorReader:
                 f"implemented: {shown}{', ...' if len(unused) > 5 else ''}. "
                 "Leaving them out would change the result"
             )
+        for tensor in self._checkpoint.tensors.values():
+            tensor.let_go()  # some are read again after they were accounted for
         if self._progress is not None:
             self._progress(self.total_bytes, self.total_bytes)
 
