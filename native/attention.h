@@ -209,8 +209,10 @@ HEADRACE_APART void span_all(const AttentionArgs& a, const SpanGroups& span, con
       const int64_t token = of.token + (of.row + i + j) / of.heads;
       seen[j] = of.alike ? of.seen : seen_of(a, token, span.start);
     }
+    // Of many rows the first ask for the next span.
+    const bool asks = stream || (Way::kAsks && i == 0 && !span.k_decoded && !span.v_decoded);
     with_rows<Way::kRows>(now, [&]<int MR>() {
-      const auto go = stream ? span_rows<Way, MR, true> : span_rows<Way, MR, false>;
+      const auto go = asks ? span_rows<Way, MR, true> : span_rows<Way, MR, false>;
       go(a, span, seen, s, of.row + i);
     });
   }

@@ -125,9 +125,10 @@ HEADRACE_UNROLL
 };
 
 // How a level multiplies: rows that go together, where there are many and where K and V stream from
-// memory, and the way for K or V of a reader.
+// memory; whether many rows ask for what comes next, too; and the way for K or V of a reader.
 struct ByChains {
   static constexpr int kRows = kSpanRows, kFew = kSpanRows;
+  static constexpr bool kAsks = false;
   template <class Reader>
   using Products = ChainProducts;
 };

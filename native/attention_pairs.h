@@ -179,6 +179,7 @@ HEADRACE_UNROLL
 // Pairs where K, or V, is bf16; chains for the others.
 struct ByPairs {
   static constexpr int kRows = kPairSpanRows, kFew = kFewRows;
+  static constexpr bool kAsks = true;
   template <class Reader>
   using Products =
       std::conditional_t<Reader::kCodec == KvCodec::bf16, PairProducts, ChainProducts>;
