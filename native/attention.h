@@ -4,8 +4,8 @@
 // window begins. For each row (one q head of one token) and span: 64 scores, their maximum,
 // p = exp(score - maximum), then the sums of p and of p * v, older sums scaled by exp(old maximum -
 // new). Which rows are computed together changes nothing: every row's sums are its own. Positions
-// outside the interval a token sees are left out of its sums (not multiplied by zero: what lies
-// there may be anything); those within it that its mask lacks have p = 0.
+// outside the interval a token sees are left out of its sums, or have p = 0 where others of the item
+// see them and all that p meets is finite; those within it that its mask lacks have p = 0.
 
 #pragma once
 
