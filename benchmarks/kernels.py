@@ -3,8 +3,9 @@
 First the limits, measured with the backend's own threads: bytes read per second and multiplies
 per second. Then every shape of work as a share of the limit that binds it: products of few rows
 and decode attention by the bytes they have to read, products of many rows and prefill attention
-by the multiplies they have to do (quantised kinds against the int8 limit, the others against the
-f32 one). Shapes are Qwen3-0.6B's. Weights and caches are far larger than the CPU's caches, or cold.
+by the multiplies they have to do (quantised kinds against the int8 limit, bf16 weights and caches
+against that of bf16, the others against the f32 one). Shapes are Qwen3-0.6B's. Weights and caches
+are far larger than the CPU's caches, or cold.
 
     python benchmarks/kernels.py [--threads 2] [--level auto] [--seconds 0.5] [--only TEXT]
                                  [--codec Q4_K ...] [--json]
@@ -139,9 +140,12 @@ def products(bench: Bench) -> Iterator[Line]:
 def attention(bench: Bench) -> Iterator[Line]:
     cases: tuple[tuple[str, list[tuple[int, int]], int], ...] = (
         ("decode 1 x 4096", [(4095, 1)], 8),
+        ("decode 1 x 16384", [(16383, 1)], 4),
         ("decode 32 x 512", [(511, 1)] * 32, 4),
         ("prefill 512", [(0, 512)], 2),
         ("prefill 512 after 1536", [(1536, 512)], 2),
+        ("prefill 512 after 3584", [(3584, 512)], 2),
+        ("prefill 512 after 7680", [(7680, 512)], 2),
     )
     for codec in ("bf16", "f32", "fp8", "int8", "q8_0", "q4_0"):
         for name, requests, layers in cases:
@@ -181,7 +185,8 @@ def attention_line(
         line_args = (kv.arrays.nbytes / layers, "read")
     else:
         seen = float((batch.positions.astype(np.int64) + 1).sum())
-        line_args = (4.0 * seen * SHAPE.num_heads * SHAPE.head_dim, "f32")
+        limit = "bf16" if codec == "bf16" else "f32"
+        line_args = (4.0 * seen * SHAPE.num_heads * SHAPE.head_dim, limit)
     return bench.line(
         name,
         lambda: ops.paged_attention(qkv, SHAPE, kv, next(turn) % layers, batch),

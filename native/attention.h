@@ -4,15 +4,16 @@
 // window begins. For each row (one q head of one token) and span: 64 scores, their maximum,
 // p = exp(score - maximum), then the sums of p and of p * v, older sums scaled by exp(old maximum -
 // new). Which rows are computed together changes nothing: every row's sums are its own. Positions
-// outside the interval a token sees are left out of its sums (not multiplied by zero: what lies
-// there may be anything); those within it that its mask lacks have p = 0.
+// outside the interval a token sees are left out of its sums, or have p = 0 where others of the item
+// see them and all that p meets is finite; those within it that its mask lacks have p = 0.
 
 #pragma once
 
 #include <type_traits>
 
 #include "activation.h"
-#include "chains.h"
+#include "attention_chains.h"
+#include "attention_span.h"
 #include "decoded.h"
 #include "elementwise.h"
 #include "kernels.h"
@@ -23,18 +24,17 @@
 
 namespace {
 
-using headrace::AttentionArgs;
 using headrace::AttentionItem;
 
-constexpr int64_t kGroups = kSpan / kLanes;
 // From so many rows on K and V of few bits are decoded a span at a time.
 constexpr int64_t kDecodedRows = 4 * kSpanRows;
 
-// Scratch of an item, after each other: q [rows][head_dim], then per row the sums of p * v
-// [v_panels * 16], of p [16] and [16] of which three are used: the maximum, the slope of its head
-// and its position (an int32). Then K and V of a span where they are decoded or latent.
+// Scratch of an item, after each other: q [rows][head_dim] as its products take it, in room for
+// floats, then per row the sums of p * v [v_panels * 16], of p [16] and [16] of which three are
+// used: the maximum, the slope of its head and its position (an int32). Then K and V of a span where
+// they are decoded or latent.
 struct RowState {
-  float* q;
+  void* q;
   float* mixed;
   float* total;
   float* most;
@@ -61,77 +61,6 @@ static int64_t attention_scratch_bytes(int64_t rows, const KvLayer& kv) {
   return values * static_cast<int64_t>(sizeof(float)) + kGroups * (made_k_bytes(kv) + made_v_bytes(kv));
 }
 
-// Where the span's groups of 16 tokens lie, their values (behind the scales, or made ready elsewhere),
-// and how far from each group the same one of the next span is (0 where there is none).
-struct SpanGroups {
-  int64_t start;   // the first position
-  bool near;       // of tokens of this span: K and V in bf16, without scales
-  bool k_decoded;  // values are bf16
-  bool v_decoded;
-  const uint8_t* k[kGroups];
-  const uint8_t* v[kGroups];
-  const uint8_t* k_values[kGroups];
-  const uint8_t* v_values[kGroups];
-  int64_t k_ahead[kGroups];
-  int64_t v_ahead[kGroups];
-};
-
-// q.K [MR][64] of groups [g, g + NP). Sums wait in memory between tiles: the chains need all the
-// registers.
-template <int MR, int NP, class Keys, bool Stream>
-HEADRACE_APART void score_groups(const SpanGroups& span, int64_t g, const float* q, int64_t d,
-                                 float* scores) {
-  using T = typename Keys::T;
-  using C = Chains<MR, NP, Keys>;
-  const T* k = reinterpret_cast<const T*>(span.k_values[g]);
-  const int64_t apart = NP == 1 ? 0 : reinterpret_cast<const T*>(span.k_values[g + NP - 1]) - k;
-  for (int64_t begin = 0; begin < d; begin += kTile) {
-    const int64_t pairs = (d - begin < kTile ? d - begin : kTile) / 2;
-    C c;
-    C::clear(c);
-    for (int64_t p = 0; p < pairs; ++p) {
-      for (int j = 0; j < NP; ++j) ask_ahead<Stream, Keys>(k + j * apart, span.k_ahead[g + j], p);
-      C::pair(c, q + begin + 2 * p, d, k, apart);
-      k += Keys::kPair;
-    }
-HEADRACE_UNROLL
-    for (int i = 0; i < MR; ++i) {
-HEADRACE_UNROLL
-      for (int j = 0; j < NP; ++j) {
-        float* sum = scores + i * kSpan + (g + j) * kLanes;
-        const F tile = add(c.e[i][j], c.o[i][j]);
-        store(sum, begin == 0 ? tile : add(load(sum), tile));
-      }
-    }
-  }
-}
-
-constexpr uint64_t kWhole = ~uint64_t{0};
-
-// Positions [begin, end) of a span, and of them those in `mask`: what a token sees.
-struct Seen {
-  int64_t begin;
-  int64_t end;
-  uint64_t mask;
-
-  HEADRACE_INLINE bool nothing(const Seen& s) {
-    const uint64_t before_end = s.end >= kSpan ? kWhole : (uint64_t{1} << s.end) - 1;
-    return s.mask != kWhole && (s.mask & before_end) >> s.begin == 0;
-  }
-  HEADRACE_INLINE bool same(const Seen& s, const Seen& other) {
-    return s.begin == other.begin && s.end == other.end && s.mask == other.mask;
-  }
-  HEADRACE_INLINE int64_t first_group(const Seen& s) { return s.begin / kLanes; }
-  HEADRACE_INLINE int64_t end_group(const Seen& s) { return (s.end + kLanes - 1) / kLanes; }
-  // `x` in the lanes of the group that are seen, `other` elsewhere.
-  HEADRACE_INLINE F keep(const Seen& s, int64_t group, F x, F other) {
-    const int64_t before = s.begin - group * kLanes;
-    F kept = select(first(s.end - group * kLanes), x, other);
-    if (before > 0) kept = select(first(before), other, kept);
-    return s.mask == kWhole ? kept : select(lanes(s.mask >> group * kLanes), kept, other);
-  }
-};
-
 // How far the positions of a group lie behind (below zero) that of a row.
 HEADRACE_INLINE F distances(const SpanGroups& span, int64_t group, const float* most) {
   alignas(64) static const float lane[kLanes] = {0, 1, 2,  3,  4,  5,  6,  7,
@@ -141,14 +70,14 @@ HEADRACE_INLINE F distances(const SpanGroups& span, int64_t group, const float* 
   return add(load(lane), splat(static_cast<float>(span.start + group * kLanes - position)));
 }
 
-// q.K of one row become its p, as V takes them; returns what older sums have to be scaled by.
-template <class V>
+// q.K of one row, of groups [first, end), become its p; returns what older sums have to be scaled by.
+template <class Products, class V>
 HEADRACE_INLINE float soften(const AttentionArgs& a, const SpanGroups& span, float* scores,
-                             const Seen& seen, float* most, float* total) {
-  const int64_t groups = Seen::end_group(seen);
+                             const Seen& seen, int64_t first, int64_t end, float* most,
+                             float* total) {
   const F none = splat(-__builtin_inff());
   F high = none;
-  for (int64_t g = Seen::first_group(seen); g < groups; ++g) {
+  for (int64_t g = first; g < end; ++g) {
     F s = mul(load(scores + g * kLanes), splat(a.scale));
     if (a.softcap != 0.0f) s = soft_capped(s, splat(a.softcap));
     if (a.slopes != nullptr) s = add(s, mul(splat(most[kSlope]), distances(span, g, most)));
@@ -159,87 +88,55 @@ HEADRACE_INLINE float soften(const AttentionArgs& a, const SpanGroups& span, flo
   const F shift = splat(now);
   // exp(0) is 1, so an unchanged maximum needs no exponential.
   const F keep = now == *most ? splat(1.0f) : exp(sub(splat(*most), shift));
-  F sum_p = mul(load(total), keep);
-  for (int64_t g = Seen::first_group(seen); g < groups; ++g) {
-    F p = V::rounded(exp(sub(load(scores + g * kLanes), shift)));
-    p = Seen::keep(seen, g, p, zero());
-    store(scores + g * kLanes, span.near ? p : V::weighed(span.v[g], a.kv.v_scale, p));
-    sum_p = add(sum_p, p);
-  }
-  store(total, sum_p);
+  store(total, Products::template weigh<V>(a, span, seen, first, end, shift, scores,
+                                           mul(load(total), keep)));
   *most = now;
   float kept[kLanes];
   store(kept, keep);
   return kept[0];
 }
 
-// mixed = mixed * keep + p . V over the tokens seen, for MR rows and NP panels of d.
-template <int MR, int NP, class Values, bool Stream>
-HEADRACE_APART void mix_panels(const SpanGroups& span, const Seen& seen, int64_t panel,
-                               const float* p, const float* keep, float* mixed, int64_t width) {
-  using T = typename Values::T;
-  using C = Chains<MR, NP, Values>;
-  constexpr int64_t kPanel = 8 * Values::kPair;
-  const int64_t first_tile = seen.begin / kTile * kTile;
-  for (int64_t begin = first_tile; begin < seen.end; begin += kTile) {
-    C c;
-    C::clear(c);
-    const int64_t end = seen.end - begin < kTile ? seen.end : begin + kTile;
-    const int64_t from = begin < seen.begin ? seen.begin : begin;
-    for (int64_t at = from / kLanes * kLanes; at < end; at += kLanes) {
-      const T* v = reinterpret_cast<const T*>(span.v_values[at / kLanes]) + panel * kPanel;
-      const int64_t n = end - at < kLanes ? end - at : kLanes;
-      int64_t t = from > at ? from - at : 0;
-      v += t / 2 * Values::kPair;
-      if (t % 2 != 0) {
-        C::single_odd(c, p + at + t, kSpan, v, kPanel);
-        v += Values::kPair;
-        ++t;
-      }
-      for (; t + 2 <= n; t += 2) {
-        for (int j = 0; j < NP; ++j) {
-          ask_ahead<Stream, Values>(v + j * kPanel, span.v_ahead[at / kLanes], t / 2);
-        }
-        C::pair(c, p + at + t, kSpan, v, kPanel);
-        v += Values::kPair;
-      }
-      if (t < n) C::single(c, p + at + n - 1, kSpan, v, kPanel);
-    }
-HEADRACE_UNROLL
-    for (int i = 0; i < MR; ++i) {
-HEADRACE_UNROLL
-      for (int j = 0; j < NP; ++j) {
-        float* sum = mixed + i * width + (panel + j) * kLanes;
-        const F older = begin == first_tile ? mul(load(sum), splat(keep[i])) : load(sum);
-        store(sum, add(older, add(c.e[i][j], c.o[i][j])));
-      }
-    }
-  }
+// What a token sees of the span from `start`; nothing where begin is kSpan.
+HEADRACE_INLINE Seen seen_of(const AttentionArgs& a, int64_t token, int64_t start) {
+  const int64_t position = a.batch.positions[token];
+  const int64_t begin = first_seen(a.sees, position) - start, end = position + 1 - start;
+  const uint64_t* masks = a.sees.masks;
+  return Seen::of(begin > 0 ? begin : 0, end,
+                  masks == nullptr ? kWhole : masks[token * a.sees.mask_spans + start / kSpan]);
 }
 
-// One span for MR rows that see the same of it. Which readers these are is looked up here, so that
-// every level has each of them once for K and once for V, and not once for each pair.
-template <int MR, bool Stream>
-static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen& seen,
-                      const RowState& s) {
+// Rows of an item that see something of a span, from `row` on: `heads` of each token. What the first
+// sees is `seen`; where others do not see the same, each is asked for its own.
+struct SpanRows {
+  int64_t row;
+  int64_t rows;
+  int64_t heads;
+  int64_t token;  // of row 0
+  Seen seen;
+  bool alike;
+};
+
+// One span for MR rows from `row` on, that see this of it. Which readers these are is looked up here,
+// so that every level has each of them once for K and once for V, and not once for each pair.
+template <class Way, int MR, bool Stream>
+static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen* seen,
+                      const RowState& s, int64_t row) {
   alignas(64) float scores[MR * kSpan];
   float keep[MR];
-  const int64_t groups = Seen::end_group(seen);
+  Seen all = seen[0];
+  for (int i = 1; i < MR; ++i) all = Seen::hull(all, seen[i]);
+  const int64_t first = Seen::first_group(all), end = Seen::end_group(all);
   with_reader(a.kv.k_codec, [&]<class K>() {
-    const auto score = [&]<class Keys>() {
-      for (int64_t g = Seen::first_group(seen); g < groups; g += kBlockPanels) {
-        with_panels(groups - g < kBlockPanels ? groups - g : kBlockPanels, [&]<int NP>() {
-          score_groups<MR, NP, Keys, Stream>(span, g, s.q, a.kv.head_dim, scores);
-        });
-      }
-    };
+    using Products = typename Way::template Products<K>;
+    const auto* q = static_cast<const typename Products::Q*>(s.q) + row * a.kv.head_dim;
     if (kNarrow<K> && span.k_decoded) {
-      score.template operator()<BF16Pairs>();
+      Products::template score<MR, BF16Pairs, Stream>(span, first, end, q, a.kv.head_dim, scores);
     } else {
-      score.template operator()<typename K::Keys>();
+      Products::template score<MR, typename K::Keys, Stream>(span, first, end, q, a.kv.head_dim,
+                                                             scores);
     }
     if constexpr (kNarrow<K>) {
-      for (int64_t g = Seen::first_group(seen); g < groups && !span.near; ++g) {
+      for (int64_t g = first; g < end && !span.near; ++g) {
         ask_scales<Stream, K>(span.k[g], span.k_ahead[g]);
         for (int i = 0; i < MR; ++i) {
           float* sums = scores + i * kSpan + g * kLanes;
@@ -249,26 +146,19 @@ static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen
     }
   });
   with_reader(a.kv.v_codec, [&]<class V>() {
-    for (int64_t g = Seen::first_group(seen); g < groups; ++g) {
-      ask_scales<Stream, V>(span.v[g], span.v_ahead[g]);
-    }
+    using Products = typename Way::template Products<V>;
+    for (int64_t g = first; g < end; ++g) ask_scales<Stream, V>(span.v[g], span.v_ahead[g]);
     for (int i = 0; i < MR; ++i) {
-      keep[i] = soften<V>(a, span, scores + i * kSpan, seen, s.most + i * kLanes,
-                          s.total + i * kLanes);
+      keep[i] = soften<Products, V>(a, span, scores + i * kSpan, seen[i], first, end,
+                                    s.most + (row + i) * kLanes, s.total + (row + i) * kLanes);
     }
-    const int64_t width = a.kv.v_panels * kLanes;
-    const auto mix = [&]<class Values>() {
-      for (int64_t panel = 0; panel < a.kv.v_panels; panel += kBlockPanels) {
-        const int64_t left = a.kv.v_panels - panel;
-        with_panels(left < kBlockPanels ? left : kBlockPanels, [&]<int NP>() {
-          mix_panels<MR, NP, Values, Stream>(span, seen, panel, scores, keep, s.mixed, width);
-        });
-      }
-    };
+    float* mixed = s.mixed + row * a.kv.v_panels * kLanes;
     if (kNarrow<V> && span.v_decoded) {
-      mix.template operator()<BF16Pairs>();
+      Products::template mix<MR, BF16Pairs, Stream>(span, all, scores, keep, mixed,
+                                                    a.kv.v_panels);
     } else {
-      mix.template operator()<typename V::Values>();
+      Products::template mix<MR, typename V::Values, Stream>(span, all, scores, keep, mixed,
+                                                             a.kv.v_panels);
     }
   });
 }
@@ -306,40 +196,47 @@ HEADRACE_INLINE void make_values(const KvLayer& kv, SpanGroups& span, int64_t g,
   });
 }
 
-// One span for `rows` rows from `row` on.
-HEADRACE_APART void span_all(const AttentionArgs& a, const SpanGroups& span, const Seen& seen,
-                             const RowState& s, int64_t row, int64_t rows, bool stream) {
-  const int64_t width = a.kv.v_panels * kLanes;
-  for (int64_t i = row; i < row + rows; i += kSpanRows) {
-    const int64_t left = row + rows - i;
-    const RowState at{s.q + i * a.kv.head_dim, s.mixed + i * width, s.total + i * kLanes,
-                      s.most + i * kLanes};
-    with_rows<kSpanRows>(left < kSpanRows ? left : kSpanRows, [&]<int MR>() {
-      if (stream) {
-        span_rows<MR, true>(a, span, seen, at);
-      } else {
-        span_rows<MR, false>(a, span, seen, at);
-      }
+// One span for all rows that see something of it, in blocks about as large as each other.
+template <class Way>
+HEADRACE_APART void span_all(const AttentionArgs& a, const SpanGroups& span, const SpanRows& of,
+                             const RowState& s, bool stream) {
+  const int64_t most = stream ? Way::kFew : Way::kRows;
+  for (int64_t i = 0, now; i < of.rows; i += now) {
+    const int64_t left = of.rows - i, blocks = (left + most - 1) / most;
+    now = (left + blocks - 1) / blocks;
+    Seen seen[Way::kRows];
+    for (int64_t j = 0; j < now; ++j) {
+      const int64_t token = of.token + (of.row + i + j) / of.heads;
+      seen[j] = of.alike ? of.seen : seen_of(a, token, span.start);
+    }
+    // Of many rows the first ask for the next span.
+    const bool asks = stream || (Way::kAsks && i == 0 && !span.k_decoded && !span.v_decoded);
+    with_rows<Way::kRows>(now, [&]<int MR>() {
+      const auto go = asks ? span_rows<Way, MR, true> : span_rows<Way, MR, false>;
+      go(a, span, seen, s, of.row + i);
     });
   }
 }
 
 // q of every row of the item (rounded as K's codec has it, turned as K is), and empty sums, or those of its head's
 // sink: a score seen first, of a position without a value.
-template <class K>
+template <class Way, class K>
 HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& item,
                                 const RowState& s) {
+  using Products = typename Way::template Products<K>;
   const int64_t d = a.kv.head_dim, width = a.kv.v_panels * kLanes;
   const int64_t heads = item.q_end - item.q_begin;
   for (int64_t row = 0; row < (item.end - item.begin) * heads; ++row) {
     const int64_t token = item.begin + row / heads;
     const int64_t head = item.head * a.group + item.q_begin + row % heads;
     const float* from = a.qkv + token * a.row_width + head * d;
+    auto* q = static_cast<typename Products::Q*>(s.q) + row * d;
     for (int64_t i = 0; i < d; i += kLanes) {
-      const F q = load_n(from + i, d - i);
-      store_n(s.q + row * d + i, K::rounded(q), d - i);
+      Products::store_q(q + i, K::rounded(load_n(from + i, d - i)), d - i);
     }
-    if (a.kv.k_rotated) rotate(s.q + row * d, d);
+    if constexpr (kNarrow<K>) {
+      if (a.kv.k_rotated) rotate(q, d);
+    }
     for (int64_t i = 0; i < width; i += kLanes) store(s.mixed + row * width + i, zero());
     float* most = s.most + row * kLanes;
     store(s.total + row * kLanes, zero());
@@ -368,15 +265,6 @@ HEADRACE_INLINE void find_groups(const AttentionArgs& a, const AttentionItem& it
   }
 }
 
-// What a token sees of the span from `start`; nothing where begin is kSpan or more.
-HEADRACE_INLINE Seen seen_of(const AttentionArgs& a, int64_t token, int64_t start) {
-  const int64_t position = a.batch.positions[token];
-  const int64_t begin = first_seen(a.sees, position) - start, end = position + 1 - start;
-  const uint64_t* masks = a.sees.masks;
-  return {begin > 0 ? begin : 0, end < kSpan ? end : kSpan,
-          masks == nullptr ? kWhole : masks[token * a.sees.mask_spans + start / kSpan]};
-}
-
 // The span of tokens `from` to `to` of the item, in which all of them are, as it is kept in bf16.
 HEADRACE_INLINE SpanGroups near_groups(const AttentionArgs& a, const AttentionItem& item,
                                        int64_t start, int64_t first, int64_t known,
@@ -399,19 +287,36 @@ HEADRACE_INLINE SpanGroups near_groups(const AttentionArgs& a, const AttentionIt
   return span;
 }
 
+// Whether what p meets in the groups that hold positions [first, known) is finite.
+static bool span_is_finite(const KvLayer& kv, const SpanGroups& span, int64_t first,
+                           int64_t known) {
+  bool finite = true;
+  for (int64_t g = 0; g < kGroups; ++g) {
+    const int64_t at = span.start + g * kLanes;
+    if (at >= known || at + kLanes <= first) continue;
+    with_reader(kv.v_codec, [&]<class V>() {
+      using Near = KvReader<KvCodec::bf16>;
+      finite &= span.near ? meets_finite<Near>(span.v[g], span.v_values[g], 1, kv.v_panels)
+                          : meets_finite<V>(span.v[g], span.v_values[g], kv.v_scale, kv.v_panels);
+    });
+  }
+  return finite;
+}
+
+template <class Way>
 static void attention(const AttentionArgs& a, const AttentionItem& item, void* scratch) {
   const KvLayer& kv = a.kv;
   const int64_t heads = item.q_end - item.q_begin;
   const int64_t tokens = item.end - item.begin, rows = tokens * heads;
   const int64_t width = kv.v_panels * kLanes;
   RowState s;
-  s.q = static_cast<float*>(scratch);
-  s.mixed = s.q + rows * padded(kv.head_dim);
+  s.q = scratch;
+  s.mixed = static_cast<float*>(scratch) + rows * padded(kv.head_dim);
   s.total = s.mixed + rows * width;
   s.most = s.total + rows * kLanes;
   uint8_t* const keys = reinterpret_cast<uint8_t*>(s.most + rows * kLanes);
   uint8_t* const values = keys + kGroups * made_k_bytes(kv);
-  with_reader(kv.k_codec, [&]<class K>() { start_rows<K>(a, item, s); });
+  with_reader(kv.k_codec, [&]<class K>() { start_rows<Way, K>(a, item, s); });
 
   const int32_t* positions = a.batch.positions + item.begin;
   const int64_t last = positions[tokens - 1], first = first_seen(a.sees, positions[0]);
@@ -439,16 +344,25 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
       make_keys(kv, span, g, keys + g * made_k_bytes(kv));
       make_values(kv, span, g, values + g * made_v_bytes(kv));
     }
-    // Tokens that see the same of the span go together.
+    // Tokens that see the same of the span go together, and others with them where what they do not
+    // see of each other's values may be multiplied by zero.
     const auto go = [&](const SpanGroups& of, int64_t from, int64_t to, bool streamed) {
+      bool asked = false, finite = false;
       for (int64_t token = from, end; token < to; token = end) {
         const Seen seen = seen_of(a, item.begin + token, start);
         if (seen.begin >= kSpan) break;
+        SpanRows all{token * heads, 0, heads, item.begin, seen, true};
         for (end = token + 1; end < to; ++end) {
-          if (!Seen::same(seen, seen_of(a, item.begin + end, start))) break;
+          const Seen other = seen_of(a, item.begin + end, start);
+          if (Seen::same(seen, other)) continue;
+          if (other.begin >= kSpan) break;
+          if (!asked) finite = span_is_finite(kv, of, first, known);
+          asked = true;
+          if (!finite) break;
+          all.alike = false;
         }
-        if (Seen::nothing(seen)) continue;
-        span_all(a, of, seen, s, token * heads, (end - token) * heads, streamed);
+        all.rows = (end - token) * heads;
+        if (!all.alike || seen.shown != 0) span_all<Way>(a, of, all, s, streamed);
       }
     };
     go(span, behind, tokens, stream);

@@ -1,7 +1,9 @@
-// The level avx512 with another product for BF16 weights.
+// The level avx512 with other products for BF16: of weights, and of K and V.
 
 #include "vec_avx512.h"
 //
+#include "attention.h"
+#include "attention_pairs.h"
 #include "linear_bf16.h"
 
 namespace headrace {
@@ -26,6 +28,8 @@ Kernels extended() {
   Kernels kernels = best_avx512_kernels();
   kernels.level = "avx512_bf16";
   kernels.product = product;
+  kernels.attention = attention<ByPairs>;
+  kernels.attention_scratch_bytes = attention_scratch_bytes;
   kernels.probe_multiply = probe_multiply;
   kernels.probe_ops[static_cast<int>(Operands::bf16)] = kPairChains * kLanes * 2 * 2;
   return kernels;

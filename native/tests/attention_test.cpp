@@ -186,6 +186,8 @@ StoredTokens stored_tokens(const Case& c, const std::vector<float>& qkv, int64_t
 void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& qkv,
               const StoredTokens& of, int64_t position, int64_t head, float scale, float* y) {
   const Rounding r = rounding_of(kernels);
+  const bool k_pairs = r.pairs && c.k_kind.codec == KvCodec::bf16;
+  const bool v_pairs = r.pairs && c.value_kind().codec == KvCodec::bf16;
   const int64_t d = c.head_dim;
   std::vector<float> q;
   for (const float x : head_of(c, qkv, position, head * d, d, false)) {
@@ -205,15 +207,8 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
     const std::vector<StoredHead>& values = near ? of.near_v : of.v;
     float p[kSpan], highest = -__builtin_inff();
     for (int64_t t = from; t < n; ++t) {
-      float sum = 0;
-      for (int64_t tile = 0; tile < d; tile += kTile) {
-        EvenOdd chains;
-        for (int64_t i = tile; i < std::min(d, tile + kTile); ++i) {
-          chains.add(r, i - tile, q[static_cast<size_t>(i)],
-                     keys[static_cast<size_t>(start + t)].values[static_cast<size_t>(i)]);
-        }
-        sum = tile == 0 ? chains.sum() : sum + chains.sum();
-      }
+      const float* const k = keys[static_cast<size_t>(start + t)].values.data();
+      const float sum = k_pairs ? pair_product(k, q.data(), d) : float_product(r, k, q.data(), d);
       p[t] = sum * keys[static_cast<size_t>(start + t)].scale * scale;
       if (c.softcap != 0) p[t] = capped(kernels, p[t], c.softcap);
       if (c.slopes) p[t] += c.slope_of(head) * static_cast<float>(start + t - position);
@@ -226,11 +221,25 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
     for (int64_t t = from; t < n; ++t) {
       p[t] = c.shows(position, start + t) ? exp_of(kernels, p[t] - now) : 0.0f;
       p[t] = rounded(c.value_kind().codec, p[t]);
-      total[t % 16] += p[t];
+      if (!v_pairs) total[t % 16] += p[t];
       p[t] *= values[static_cast<size_t>(start + t)].scale;
     }
+    // In pairs the second of two comes first.
+    for (int64_t t = 0; v_pairs && t < kSpan; ++t) {
+      if (from <= (t ^ 1) && (t ^ 1) < n) total[t / 2 % 16] += p[t ^ 1];
+    }
     most = now;
-    for (int64_t i = 0; i < c.values(); ++i) {
+    for (int64_t i = 0; v_pairs && i < c.values(); ++i) {
+      float chain = 0, &sum = mixed[static_cast<size_t>(i)];
+      for (int64_t t = 0; t < kSpan; ++t) {
+        const int64_t at = t ^ 1;
+        if (at < from || at >= n) continue;
+        chain = std::fma(p[at], values[static_cast<size_t>(start + at)].values[static_cast<size_t>(i)],
+                         chain);
+      }
+      sum = std::fma(sum, keep, chain);
+    }
+    for (int64_t i = 0; !v_pairs && i < c.values(); ++i) {
       float sum = mixed[static_cast<size_t>(i)] * keep;
       for (int64_t tile = from / kTile * kTile; tile < n; tile += kTile) {
         EvenOdd chains;
@@ -337,6 +346,7 @@ void attention_suite(const Kernels& kernels, Checks& checks) {
   check(kernels, checks, {1, 1, 64, 32, 130, f32, bf16});
   check(kernels, checks, {1, 1, 64, 32, 130, bf16, f32});
   check(kernels, checks, {1, 5, 80, 64, 65, bf16, bf16});
+  check(kernels, checks, {1, 7, 272, 16, 70, bf16, bf16});  // products of pairs are cut at 128
   check(kernels, checks, {1, 2, 2, 16, 33, f32, f32});
   const KvKind fp8 = kKvKinds[2];
   for (const bool near : {false, true}) {

@@ -238,26 +238,12 @@ StoredMatrix random_matrix(Codec codec, int64_t out, int64_t in, uint64_t seed) 
   return w;
 }
 
-namespace {
-
 float float_product(const Rounding& r, const float* w, const float* x, int64_t in) {
   float sum = 0;
   for (int64_t tile = 0; tile < in; tile += kTile) {
     EvenOdd chains;
     for (int64_t k = tile; k < in && k < tile + kTile; ++k) chains.add(r, k - tile, x[k], w[k]);
     sum = sum + chains.sum();
-  }
-  return sum;
-}
-
-// Values without their scales, which each tile's sum meets.
-float scaled_product(const Rounding& r, const float* w, const float* scales, int64_t run,
-                     const float* x, int64_t in) {
-  float sum = 0;
-  for (int64_t tile = 0; tile < in; tile += kTile) {
-    EvenOdd chains;
-    for (int64_t k = tile; k < in && k < tile + kTile; ++k) chains.add(r, k - tile, x[k], w[k]);
-    sum = r.multiply_add(chains.sum(), scales[tile / run], sum);
   }
   return sum;
 }
@@ -272,6 +258,20 @@ float pair_product(const float* w, const float* x, int64_t in) {
       chain = std::fma(x[k], w[k], chain);
     }
     sum = sum + chain;
+  }
+  return sum;
+}
+
+namespace {
+
+// Values without their scales, which each tile's sum meets.
+float scaled_product(const Rounding& r, const float* w, const float* scales, int64_t run,
+                     const float* x, int64_t in) {
+  float sum = 0;
+  for (int64_t tile = 0; tile < in; tile += kTile) {
+    EvenOdd chains;
+    for (int64_t k = tile; k < in && k < tile + kTile; ++k) chains.add(r, k - tile, x[k], w[k]);
+    sum = r.multiply_add(chains.sum(), scales[tile / run], sum);
   }
   return sum;
 }

@@ -14,7 +14,7 @@ namespace headrace::tests {
 
 struct Rounding {
   bool fused;
-  bool pairs;  // BF16 products by VDPBF16PS
+  bool pairs;  // products of BF16 by VDPBF16PS
   float multiply_add(float a, float b, float c) const;
 };
 Rounding rounding_of(const Kernels& kernels);
@@ -30,6 +30,10 @@ struct EvenOdd {
   void add(const Rounding& r, int64_t k, float a, float b);
   float sum() const { return even + odd; }
 };
+
+// Products of a row of floats: by chains, and by VDPBF16PS of numbers that are bf16.
+float float_product(const Rounding& r, const float* w, const float* x, int64_t in);
+float pair_product(const float* w, const float* x, int64_t in);
 
 // Lanes summed by halves.
 float sum_of_lanes(const float (&lanes)[16]);

@@ -63,21 +63,34 @@ def expected_ragged(shape: AttentionShape, block_size: int, codecs: Codecs) -> n
     return ragged(ReferenceOps(), shape, block_size, codecs)
 
 
-def bound(shape: AttentionShape, rows: np.ndarray, v: KVCodec) -> float:
+def roundings(level: str, k: KVCodec, head_dim: int) -> float:
+    """How often what a product of q and a key adds up is rounded, at most.
+
+    In a tile of 32 each of two chains is 16 fused sums, joined by one; tiles and the row's sum
+    are one each. `avx512_bf16` has one chain of fused sums to each 128 of a bf16 key.
+    """
+    if level == "avx512_bf16" and k == "bf16":
+        return min(head_dim, 128) + -(-head_dim // 128)
+    return 33 + head_dim / 32
+
+
+def bound(shape: AttentionShape, rows: np.ndarray, codecs: Codecs, level: str) -> float:
     """What rounding alone may change.
 
-    A score carries (33 + tiles) roundings of sum |q k| * scale, which shifts its p by as much,
-    relatively; p itself a few of the exponential; sums of p and p v a rounding per token at most.
+    A score carries the roundings of a product of sum |q k| * scale, which shifts its p by as much,
+    relatively; p itself a few of the exponential; sums of p and p v a rounding per token at most
+    (in pairs one for each token of a span and one for each span, which is fewer).
     With bf16 V a p that lies near a tie may round the other way, by 2^-7 of itself. Values that
     were rotated are read larger, and turned back with the rounding of all: both by up to the root
     of their number. A scale is one more rounding of each score and of each p.
     """
     d = shape.head_dim
+    k, v = codecs[0], codecs[0 if shape.latent else 1]
     keys_end = (shape.num_heads + shape.num_kv_heads) * d
     heads = rows[:, :keys_end].reshape(len(rows), -1, d)
     longest = np.sqrt((heads.astype(np.float64) ** 2).sum(axis=2)).max()
     largest_v = np.abs(heads[:, shape.num_heads :] if shape.latent else rows[:, keys_end:]).max()
-    score = (33 + d / 32) * UNIT * longest * longest * shape.scale
+    score = roundings(level, k, d) * UNIT * longest * longest * shape.scale
     if KV_CODECS[v].rotated and not shape.latent:
         largest_v *= shape.value_width
     return float(

@@ -58,7 +58,7 @@ def test_agrees_with_the_reference(level: str, cases: list[Any]) -> None:
             expected = expected_ragged(shape, block_size, codecs)
             assert got.shape == expected.shape == (len(got), shape.output_width)
             v = codecs[0] if shape.latent else codecs[1]
-            limit = bound(shape, normal(1, 130, row_width(shape)), v)
+            limit = bound(shape, normal(1, 130, row_width(shape)), codecs, level)
             if shape.softcap:
                 limit += 1e-5
             error = np.abs(got - expected)

@@ -134,7 +134,7 @@ def test_is_the_softmax_over_what_a_token_sees(level: str, cases: list[Any]) -> 
         window, chunk, terms, shown = CASES[name]
         shape = replace(shape_of(2, 2, 48), window=window, chunk=chunk)
         rows = Request(5, 0, LENGTH, np.zeros(0, np.int32)).rows(shape)
-        limit = bound(shape, rows, codecs[1]) + np.abs(rows).max() * 2 * 8 * UNIT * LENGTH
+        limit = bound(shape, rows, codecs, level) + np.abs(rows).max() * 2 * 8 * UNIT * LENGTH
         if codecs[0] == "bf16":  # q and K are rounded, which moves a score by 2^-8 of its terms
             norms = np.sqrt((rows.reshape(LENGTH, -1, 48) ** 2).sum(axis=2))
             limit += np.abs(rows).max() * 2 * 2.0**-8 * norms.max() ** 2 * shape.scale

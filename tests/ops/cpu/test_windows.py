@@ -108,7 +108,7 @@ def check_against_the_reference(level: str, cases: list[Any]) -> None:
             # A capped score, `softcap` at most, carries 9 roundings of its own, which shift its p
             # and sum.
             capped = np.abs(longest).max() * 2 * 9 * UNIT * softcap
-            limit = bound(shape, longest, codecs[1]) + capped
+            limit = bound(shape, longest, codecs, level) + capped
             assert np.abs(got - expected_ragged(shape, block_size, codecs)).max() <= limit
 
 
