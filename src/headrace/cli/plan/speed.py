@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -167,12 +168,14 @@ def _draft(known: Catalog, replica: Replica, options: dict[str, Any]) -> Draft |
         if len(measured.shares) == 1
         else measured.same_for_all(options["draft_tokens"])
     )
-    if name is None:
+    passes = _passes(replica, name)
+    if name is None or passes is not None:
         return Draft(
-            name="drafting that takes no time",
+            name=passes or "drafting that takes no time",
             acceptance=acceptance,
             tokens=options["draft_tokens"],
             source=measured.source,
+            passes=passes,
         )
     shape = shape_named(known, name, os.environ)
     kind = options["quantization"] if shape.weight_bytes is None else None
@@ -184,3 +187,12 @@ def _draft(known: Catalog, replica: Replica, options: dict[str, Any]) -> Draft |
         model=replica.beside(shape, storage),
         source=measured.source,
     )
+
+
+def _passes(replica: Replica, name: str | None) -> str | None:
+    """The name of a draft whose passes were measured beside the model."""
+    steps = replica.model.setup.measured_steps
+    if steps is None or name is None:
+        return None
+    wanted = Path(name).name
+    return next((one.draft for one in steps.drafts if one.draft == wanted), None)
