@@ -255,10 +255,10 @@ class SimulateCommand(SectionedCommand):
 )
 @_engine(
     "--acceptance",
-    metavar="SHARES|FILE",
+    metavar="SHARES|URL|FILE",
     help="Share of drafted tokens that are accepted, separated by commas: of the first draft of a "
-    "step, of the second where the first is accepted, and so on; or a file that it was measured "
-    "in: a server's /metrics, or a draft's card. [default: no drafts]",
+    "step, of the second where the first is accepted, and so on; or where it was measured, as for "
+    "`plan speed --draft-acceptance`. [default: no drafts]",
 )
 @_engine(
     "--draft-model",

@@ -167,9 +167,10 @@ def acceptance_of(text: str | None) -> tuple[float, ...]:
     """The shares of --acceptance."""
     if not text:
         return ()
+    from headrace.cli.plan.metrics_text import metrics_text
     from headrace.plan.speed.measured_acceptance import read_acceptance
 
-    return read_acceptance("--acceptance", text).shares
+    return read_acceptance("--acceptance", text, metrics_text).shares
 
 
 def draft_times_of(

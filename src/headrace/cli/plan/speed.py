@@ -50,10 +50,11 @@ if TYPE_CHECKING:
 @parallel_options
 @click.option(
     "--draft-acceptance",
-    metavar="SHARE|SHARES|FILE",
+    metavar="SHARE|SHARES|URL|FILE",
     help="Share of drafted tokens that are accepted, 0 to 1: shows what speculation gains. With "
-    "commas, of the first draft, of the second where the first is accepted, and so on; or a file "
-    "that it was measured in: a server's /metrics, or a draft's card.",
+    "commas, of the first draft, of the second where the first is accepted, and so on; or where it "
+    "was measured: a server, a text of its /metrics, a result of `headrace bench load`, or a "
+    "draft's card.",
 )
 @click.option(
     "--draft-model",
@@ -150,6 +151,7 @@ def _pools(options: dict[str, Any]) -> Pools | None:
 
 
 def _draft(known: Catalog, replica: Replica, options: dict[str, Any]) -> Draft | None:
+    from headrace.cli.plan.metrics_text import metrics_text
     from headrace.plan.model.find_model import shape_named
     from headrace.plan.speed.measured_acceptance import read_acceptance
     from headrace.plan.speed.speed_plan import Draft
@@ -162,7 +164,7 @@ def _draft(known: Catalog, replica: Replica, options: dict[str, Any]) -> Draft |
                 "add --draft-acceptance (0.6 to 0.8 is usual)"
             )
         return None
-    measured = read_acceptance("--draft-acceptance", stated)
+    measured = read_acceptance("--draft-acceptance", stated, metrics_text)
     acceptance = (
         measured.shares[0]
         if len(measured.shares) == 1
