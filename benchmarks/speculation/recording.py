@@ -1,8 +1,8 @@
 """Step times of a real run, by requests and tokens: how they are recorded, kept and read.
 
-A file is JSON: `model`, `on` (the surroundings), `steps`, each with `batch`, `tokens` and the
-`seconds` of several steps of that size, and `passes`, each with `tokens` and `seconds`, of a draft
-model where there was one.
+A file is JSON: `model`, `draft`, `context`, `on` (the surroundings), `steps`, each with `batch`,
+`tokens` and the `seconds` of several steps of that size, and `passes`, each with `tokens` and
+`seconds`, of the draft where there was one. `headrace plan calibrate --from` reads it too.
 """
 
 from __future__ import annotations
@@ -10,16 +10,20 @@ from __future__ import annotations
 import json
 import random
 import statistics
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.speculation.step_rows import WrongDrafts, timed_step_s
+from headrace.bench.draft_steps import (
+    DRAFTS_OF_PASSES,
+    FIRST_TURNS,
+    WrongDrafts,
+    time_passes,
+    time_steps,
+)
 from headrace.config import EngineConfig
 from headrace.engine.load import load_engine
-from headrace.engine.messages import Submit
-from headrace.engine.params import SamplingParams
+from headrace.plan.step.measured_steps import MeasuredSteps, StepSize, line_at
 
 BATCHES = (1, 2, 4, 8, 16, 32)
 DRAFTS = (0, 1, 2, 3, 5, 8)
@@ -36,37 +40,37 @@ class Recording:
         passes: Mapping[int, Sequence[float]] | None = None,
         *,
         model: str = "",
+        draft: str = "",
+        context: int = 128,
         on: Mapping[str, Any] | None = None,
     ) -> None:
-        """steps: with one request and one token at least. Raises ValueError without that."""
+        """steps: with one request and one token at least. draft: whose passes they are. context:
+        tokens of each request. Raises ValueError without such steps."""
         if not steps.get((1, 1)):
             raise ValueError("a recording needs steps of one request and one token")
         self.steps = {size: tuple(seconds) for size, seconds in sorted(steps.items())}
         self.passes = {size: tuple(seconds) for size, seconds in sorted((passes or {}).items())}
         self.model = model
         self.on = dict(on or {})
-        self._curves = {
-            batch: [
-                (tokens, statistics.median(seconds))
-                for (other, tokens), seconds in self.steps.items()
-                if other == batch
-            ]
-            for batch in sorted({batch for batch, _ in self.steps})
-        }
+        self.draft = draft
+        self.context = context
+        self._steps = MeasuredSteps(
+            measured_at="",
+            context_tokens=context,
+            steps=tuple(
+                StepSize(batch, tokens, statistics.median(seconds))
+                for (batch, tokens), seconds in self.steps.items()
+            ),
+        )
         self._pass_curve = [(size, statistics.median(of)) for size, of in self.passes.items()]
 
     def step_s(self, batch: int, tokens: int) -> float:
         """The median of steps of that size, a line between the sizes that were recorded."""
-        batches = list(self._curves)
-        at = bisect_left(batches, batch)
-        near = batches[max(0, at - 1) : at + 1] if batch not in self._curves else [batch]
-        # Another number of requests costs the same drafts beside its own plain step.
-        points = [(float(own), _line(self._curves[own], tokens - batch + own)) for own in near]
-        return _line(points, batch)
+        return self._steps.seconds(batch, tokens)
 
     def pass_s(self, tokens: int) -> float:
         """The median of passes of so many tokens."""
-        return _line(self._pass_curve, tokens)
+        return line_at(self._pass_curve, tokens)
 
     def noise(self, batch: int, tokens: int, rng: random.Random) -> float:
         """A recorded step's time over the median of its size; of the size next to this one."""
@@ -78,6 +82,8 @@ class Recording:
         """For JSON."""
         return {
             "model": self.model,
+            "draft": self.draft,
+            "context": self.context,
             "on": self.on,
             "steps": [
                 {"batch": batch, "tokens": tokens, "seconds": [round(each, 7) for each in seconds]}
@@ -97,6 +103,8 @@ def read_recording(path: Path) -> Recording:
         {(each["batch"], each["tokens"]): each["seconds"] for each in said["steps"]},
         {each["tokens"]: each["seconds"] for each in said["passes"]},
         model=said["model"],
+        draft=said.get("draft", ""),
+        context=said.get("context", 128),
         on=said["on"],
     )
 
@@ -111,66 +119,34 @@ def record(
         for count, seconds in _steps_s(model, batch, sizes, context, rounds).items():
             steps[batch, batch * (1 + count)] = seconds
     passes = {} if draft is None else _passes_s(model, draft, context, rounds)
-    return Recording(steps, passes, model=model or "headrace-base", on=on)
+    return Recording(
+        steps, passes, model=model or "headrace-base", draft=draft or "", context=context, on=on
+    )
 
 
 def _steps_s(
     model: str, batch: int, sizes: Sequence[int], context: int, rounds: int
 ) -> dict[int, list[float]]:
     drafts = WrongDrafts()
-    tokens = 2 + len(sizes) * (rounds + 2)
+    tokens = 2 * (1 + len(sizes) * (rounds + FIRST_TURNS))
     config = EngineConfig(
-        model=model, max_model_len=context + tokens + max(sizes) + 8, max_num_seqs=batch,
+        model=model, max_model_len=context + tokens + max(sizes) + 8, max_num_seqs=batch + 1,
         speculative_config="none",
     )  # fmt: skip
     core = load_engine(config, proposers=[drafts]).core
-    params = SamplingParams(max_tokens=tokens + max(sizes), ignore_eos=True)
-    for number in range(batch):
-        prompt = [(at * 31 + number) % 200 + 1 for at in range(context)]
-        core.submit(Submit(str(number), prompt, params))
-    begun: set[str] = set()
-    while len(begun) < batch:
-        begun |= {output.request_id for output in core.step() if output.token_ids}
-    rng = random.Random(batch)
-    taken_s: dict[int, list[float]] = {size: [] for size in sizes}
-    for turn in range(rounds + 2):
-        for size in rng.sample(list(sizes), len(sizes)):
-            drafts.count = size
-            seconds = timed_step_s(core)
-            if turn >= 2:  # the first ones meet cold caches and new shapes
-                taken_s[size].append(seconds)
-    return taken_s
+    return time_steps(core, drafts, batch=batch, sizes=sizes, context=context, rounds=rounds)
 
 
 def _passes_s(model: str, draft: str, context: int, rounds: int) -> dict[int, list[float]]:
     found: dict[int, list[float]] = {}
-    text = json.dumps({"model": draft, "adaptive": False, "num_speculative_tokens": 4})
+    drafts = {"model": draft, "adaptive": False, "num_speculative_tokens": DRAFTS_OF_PASSES}
     for batch in BATCHES:
         config = EngineConfig(
-            model=model, max_model_len=context + 8 * rounds + 32, max_num_seqs=batch,
-            speculative_config=text,
+            model=model, max_model_len=context + 6 * (rounds + batch + 10), max_num_seqs=batch + 1,
+            speculative_config=json.dumps(drafts),
         )  # fmt: skip
         core = load_engine(config).core
-        drafter = core.scheduler.drafter
-        assert drafter is not None and drafter.speculation is not None
-        chain = drafter.speculation.model
-        assert chain is not None
-        params = SamplingParams(max_tokens=5 * rounds + 20, temperature=1.0, ignore_eos=True)
-        for number in range(batch):
-            prompt = [(at * 31 + number) % 200 + 1 for at in range(context)]
-            core.submit(Submit(str(number), prompt, params))
-        for turn in range(batch + 8 + rounds):
-            core.step()
-            for each in chain.passes:
-                if turn >= batch + 8 and each.num_tokens == batch:
-                    found.setdefault(batch, []).append(each.seconds)
+        passes = time_passes(core, batch=batch, context=context, rounds=rounds)
+        if passes:
+            found[batch] = passes
     return found
-
-
-def _line(points: Sequence[tuple[float, float]], at: float) -> float:
-    """Through points by ascending place, and on beyond the last as before it."""
-    if len(points) == 1 or at <= points[0][0]:
-        return points[0][1]
-    high = min(bisect_left(points, at, key=lambda point: point[0]), len(points) - 1)
-    (left, below), (right, above) = points[high - 1], points[high]
-    return below + (at - left) / (right - left) * (above - below)

@@ -11,38 +11,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import statistics
 import sys
-import time
 from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from benchmarks.markdown import surroundings, surroundings_line, table
+from headrace.bench.draft_steps import WrongDrafts, time_steps
 from headrace.config import EngineConfig
-from headrace.engine.core import EngineCore
-from headrace.engine.drafts.proposer import Proposal
 from headrace.engine.load import load_engine
-from headrace.engine.messages import Submit
-from headrace.engine.params import SamplingParams
-from headrace.engine.request import Request
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16)
-
-
-class WrongDrafts:
-    """A proposer of as many tokens as it is set to, none of which comes but by chance."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def propose(self, request: Request, most: int) -> Proposal | None:
-        """That many."""
-        count = min(self.count, most)
-        wrong = (request.token_ids[-1] * 7 + 3) % 200 + 1
-        return Proposal([wrong] * count, is_certain=False) if count else None
 
 
 class Rows(NamedTuple):
@@ -65,30 +46,13 @@ def measured_rows(
     """The medians of a model."""
     drafts = WrongDrafts()
     config = EngineConfig(
-        model=model, max_model_len=context + 2 * rounds * len(sizes) + max(sizes) + 8,
-        speculative_config="none", max_num_seqs=1,
+        model=model, max_model_len=context + 2 * (rounds + 2) * len(sizes) + max(sizes) + 8,
+        speculative_config="none", max_num_seqs=2,
     )  # fmt: skip
     core = load_engine(config, proposers=[drafts]).core
-    taken_s: dict[int, list[float]] = {size: [] for size in sizes}
-    prompt = [at * 31 % 200 + 1 for at in range(context)]
-    params = SamplingParams(max_tokens=2 * rounds * len(sizes), ignore_eos=True)
-    core.submit(Submit("rows", prompt, params))
-    core.step()
-    rng = random.Random(0)
-    for turn in range(rounds + 2):
-        for size in rng.sample(list(sizes), len(sizes)):
-            drafts.count = size - 1
-            seconds = timed_step_s(core)
-            if turn >= 2:  # the first ones meet cold caches and new shapes
-                taken_s[size].append(seconds)
-    return Rows({size: statistics.median(values) for size, values in taken_s.items()})
-
-
-def timed_step_s(core: EngineCore) -> float:
-    """Seconds of the next step."""
-    begun_s = time.perf_counter()
-    core.step()
-    return time.perf_counter() - begun_s
+    counts = [size - 1 for size in sizes]
+    taken_s = time_steps(core, drafts, batch=1, sizes=counts, context=context, rounds=rounds)
+    return Rows({1 + count: statistics.median(each) for count, each in taken_s.items()})
 
 
 def main() -> int:

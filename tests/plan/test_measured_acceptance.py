@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import accumulate
 from operator import mul
 from pathlib import Path
@@ -70,3 +71,41 @@ def test_a_file_without_acceptance_is_refused(tmp_path: Path, text: str) -> None
     path.write_text(text, "utf-8")
     with pytest.raises(ConfigError, match="has no acceptance"):
         read_acceptance("--acceptance", str(path))
+
+
+def grown(rows: float) -> str:
+    return METRICS.replace("150.0", str(rows)).replace("120.0", str(rows - 30))
+
+
+def test_a_run_gives_what_grew_while_it_was_read(tmp_path: Path) -> None:
+    result = {"format": 1, "about": {}, "summary": {"definition": "headrace"}}
+    (tmp_path / "result.json").write_text(json.dumps({"headrace": result}), "utf-8")
+    (tmp_path / "requests.jsonl").write_text("", "utf-8")
+    lines = [json.dumps([at, grown(rows)]) + "\n" for at, rows in ((0, 150.0), (10**9, 250.0))]
+    (tmp_path / "metrics.jsonl").write_text("".join(lines), "utf-8")
+    for name in (tmp_path, tmp_path / "result.json"):
+        # 100 rows more, all of whose first drafts were accepted and none of the second.
+        assert read_acceptance("--acceptance", str(name)).shares == (1.0, 0.0)
+
+
+def test_what_bench_load_prints_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "printed.json"
+    drafts = {"rows": 10.0, "drafted": 20.0, "accepted": 9.0, "accepted_by_place": [6.0, 3.0]}
+    path.write_text(json.dumps({"about": {}, "summary": {"server": {"drafts": drafts}}}), "utf-8")
+    assert read_acceptance("--acceptance", str(path)).shares == (0.6, 0.5)
+    path.write_text(json.dumps({"about": {}, "summary": {"server": None}}), "utf-8")
+    with pytest.raises(ConfigError, match="has no acceptance"):
+        read_acceptance("--acceptance", str(path))
+
+
+def test_a_server_is_asked_by_its_address() -> None:
+    asked = []
+
+    def fetch(url: str) -> str:
+        asked.append(url)
+        return METRICS
+
+    found = read_acceptance("--acceptance", "http://127.0.0.1:8000", fetch)
+    assert found.shares == (160 / 200, 80 / 160) and asked == ["http://127.0.0.1:8000"]
+    with pytest.raises(ConfigError, match="has no drafts"):
+        read_acceptance("--acceptance", "http://127.0.0.1:8000", lambda _: "")

@@ -14,6 +14,7 @@ from itertools import pairwise
 import msgspec
 
 from headrace.bench.concurrency import Window
+from headrace.telemetry.draft_counts import DraftCounts, counts_of
 from headrace.telemetry.readings import Reading, grown, read_texts, values_of
 
 
@@ -34,6 +35,8 @@ class ServerFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the looked-up prompt tokens that were found."""
     preemptions: float | None = None
     """Requests that were set back."""
+    drafts: DraftCounts | None = None
+    """What was drafted and accepted; None where no row had drafts."""
 
 
 def server_figures(texts: Sequence[tuple[int, str]], measured: Window) -> ServerFigures | None:
@@ -54,8 +57,11 @@ def server_figures(texts: Sequence[tuple[int, str]], measured: Window) -> Server
         kv_use_most=max(values_of(readings, "kv"), default=None),
         prefix_hit_share=_share(total, "hits", "queries"),
         preemptions=total.get("preemptions"),
+        drafts=counts_of(total),
     )
-    figures = (told.mbu, told.mfu, told.kv_use_most, told.prefix_hit_share, told.preemptions)
+    figures = (
+        told.mbu, told.mfu, told.kv_use_most, told.prefix_hit_share, told.preemptions, told.drafts,
+    )  # fmt: skip
     return None if all(one is None for one in figures) else told
 
 

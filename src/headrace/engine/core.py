@@ -18,6 +18,7 @@ from headrace.engine.answers import output, prefilled, started
 from headrace.engine.drafts.forced_spans import ForcedSpans
 from headrace.engine.drafts.passes.draft_chain import DraftChain
 from headrace.engine.drafts.proposer import Drafter, Proposer
+from headrace.engine.drafts.speculation import Compared
 from headrace.engine.drafts.speculative_config import read_speculative_config, speculation_of
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.drafts.thinking import Thinking
@@ -325,6 +326,7 @@ class EngineCore:
     def stats(self) -> Stats:
         """Figures as of now; counters are totals since start."""
         totals = self.scheduler.totals
+        compared = Compared() if self._speculation is None else self._speculation.compared
         return Stats(
             num_running=len(self.scheduler.running),
             num_waiting=len(self.scheduler.waiting) + self._grammars.num_waiting,
@@ -354,6 +356,10 @@ class EngineCore:
             spec_accepted_tokens=totals.accepted_tokens,
             spec_draft_failures=0 if self._draft is None else self._draft.num_left_out,
             spec_accepted_by_position=dict(totals.accepted_by_position),
+            spec_compared_steps=compared.steps,
+            spec_compared_tokens=compared.tokens,
+            spec_compared_s=compared.seconds,
+            spec_plain_s=compared.plain_s,
             prefix_queries_tokens=totals.prefix_queries_tokens,
             prefix_hits_tokens=totals.prefix_hits_tokens,
             num_preemptions=totals.preemptions.total(),

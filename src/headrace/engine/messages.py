@@ -271,6 +271,13 @@ class Stats(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Of them, those that were drawn."""
     spec_accepted_by_position: dict[int, int] = {}
     """The same, by their place among the drafts of their row, from 0."""
+    spec_compared_steps: int = 0
+    """Steps with drafts whose time was compared with that of one without."""
+    spec_compared_tokens: float = 0.0
+    """Of a request, over those steps."""
+    spec_compared_s: float = 0.0
+    spec_plain_s: float = 0.0
+    """With `spec_compared_s`: what they took, and what as many without drafts would have."""
     spec_draft_failures: int = 0
     """Requests for which a draft model gave nothing usable, and which went on without it."""
     prefix_queries_tokens: int = 0

@@ -38,8 +38,9 @@ FORMULAS = {
     "T7": "ridge = peak · compute efficiency / (bandwidth · bandwidth efficiency)",
     "T8": "knee = least batch at which operations / peak ≥ bytes / bandwidth, each with its "
     "efficiency",
-    "S3": "speedup = (1 − α^(K+1)) / (1 − α) / (K · draft step / step + step of K + 1 tokens / "
-    "step)",
+    "S1": "tokens of a step = (1 − α^(K+1)) / (1 − α)",
+    "S2": "cost of a step with drafts = K · draft step / step + step of K + 1 tokens / step",
+    "S3": "speedup = tokens of a step / cost of a step with drafts",
     "D1": "prefill and transfer = prefill · correction + latency + KV of the prompt / bandwidth",
     "D2": "TPOT apart = TPOT · correction, as no prefill stops a decode step",
     "D3": "requests/s apart = min(prefill replicas / prefill, decode replicas · batch "

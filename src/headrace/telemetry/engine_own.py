@@ -154,6 +154,26 @@ def _steps(make: Families, counts: EngineCounts) -> Iterator[Metric]:
         counts.failed_steps,
     )
     yield make.counter(
+        "headrace:spec_decode_compared_steps",
+        "Steps with drafts whose time was compared with that of one without.",
+        counts.spec_compared_steps,
+    )
+    yield make.counter(
+        "headrace:spec_decode_compared_tokens",
+        "Tokens that those steps gave, of a request on average.",
+        counts.spec_compared_tokens,
+    )
+    yield make.counter(
+        "headrace:spec_decode_compared_seconds",
+        "Seconds that those steps took, with making drafts.",
+        counts.spec_compared_s,
+    )
+    yield make.counter(
+        "headrace:spec_decode_plain_seconds",
+        "Seconds that as many steps without drafts take, as such steps did lately.",
+        counts.spec_plain_s,
+    )
+    yield make.counter(
         "headrace:spec_decode_draft_failures",
         "Requests for which a draft model gave nothing usable, and which went on without it.",
         counts.spec_draft_failures,

@@ -14,7 +14,11 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-# Of several names the first that a text has counts: older versions of vLLM wrote the later ones.
+MOST_PLACES = 16
+"""Of drafts in a row that are told apart; no proposer in use goes beyond."""
+
+# A name with a dot is that of a series with such a `position`. Of several names the first that a
+# text has counts: older versions of vLLM wrote the later ones.
 _NAMES = {
     "kv": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
     "running": ("vllm:num_requests_running",),
@@ -26,6 +30,15 @@ _NAMES = {
     "output": ("vllm:generation_tokens_total",),
     "drafted": ("vllm:spec_decode_num_draft_tokens_total",),
     "accepted": ("vllm:spec_decode_num_accepted_tokens_total",),
+    "draft_rows": ("vllm:spec_decode_num_drafts_total",),
+    **{
+        f"accepted_{place}": (f"vllm:spec_decode_num_accepted_tokens_per_pos_total.{place}",)
+        for place in range(MOST_PLACES)
+    },
+    "compared_steps": ("headrace:spec_decode_compared_steps_total",),
+    "compared_tokens": ("headrace:spec_decode_compared_tokens_total",),
+    "compared_s": ("headrace:spec_decode_compared_seconds_total",),
+    "plain_s": ("headrace:spec_decode_plain_seconds_total",),
     "bytes": ("headrace:step_bytes_total",),
     "operations": ("headrace:step_operations_total",),
     "stepped": ("headrace:step_seconds_sum",),
@@ -38,10 +51,13 @@ _NAMES = {
     "started": ("process_start_time_seconds",),
 }
 _COUNTERS = frozenset({
+    "draft_rows", "compared_steps", "compared_tokens", "compared_s", "plain_s",
+    *(f"accepted_{place}" for place in range(MOST_PLACES)),
     "hits", "queries", "preemptions", "prompt", "output", "drafted", "accepted", "bytes",
     "operations", "stepped", "steps", "begun", "queued", "prefilled",
 })  # fmt: skip
-_OURS = re.compile(rf"(?:{'|'.join(name for names in _NAMES.values() for name in names)})[\s{{]")
+_WRITTEN = sorted({name.partition(".")[0] for names in _NAMES.values() for name in names})
+_OURS = re.compile(rf"(?:{'|'.join(_WRITTEN)})[\s{{]")
 _SAMPLE = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*[\s{]")
 
 
@@ -114,7 +130,9 @@ def _values(text: str) -> dict[str, list[float]] | None:
         for family in text_string_to_metric_families(ours):
             for sample in family.samples:
                 if math.isfinite(sample.value):
-                    values.setdefault(sample.name, []).append(sample.value)
+                    place = sample.labels.get("position")
+                    name = sample.name if place is None else f"{sample.name}.{place}"
+                    values.setdefault(name, []).append(sample.value)
     except ValueError:
         return None
     return values

@@ -15,6 +15,7 @@ from headrace.errors import ConfigError
 from headrace.plan.calibration.measurements import MeasurementSet, read_measured, write_measured
 from tests.plan.calibrations import LARGE, SMALL, TESTS, measured
 from tests.plan.runs import about, alone, crowded, write_run
+from tests.plan.test_measured_steps import STEPS
 from tests.tiny import write_tiny_gguf
 
 
@@ -155,3 +156,39 @@ def test_runs_of_bench_load_say_how_a_model_is_served(sets: list[Path], tmp_path
     assert "which is not calibrated" in refused("calibrate", "--from", write_run(
         tmp_path / "other", alone()
     ))  # fmt: skip
+
+
+@pytest.mark.long
+def test_what_drafts_cost_is_measured(tmp_path: Path, cache: Path) -> None:
+    """On a tiny model that drafts for itself: that it is kept, not what it is."""
+    pytest.importorskip(
+        "headrace.ops.cpu._native", reason="the kernels are not built", exc_type=ImportError
+    )
+    model = write_tiny_gguf(tmp_path, "llama", "Q8_0", layers=1, max_positions=1024)
+    words = ("calibrate", "--measure", model, "--repeats", "1", "--threads", "1", "--longest", 32)
+    done = run(*words, "--draft-model", model)
+    assert "passes of the draft" in done.stderr and f"pass of {model.name[:6]}" in done.output
+    (kept,) = read_measured(cache / "headrace" / "calibration" / "measured.json")
+    assert kept.draft_steps is not None and kept.draft_steps.batches == (1, 2, 4, 8, 16, 32)
+    assert "steps of 1 requests" not in run(*words, "--draft-model", model).stderr
+
+
+@pytest.mark.long
+def test_plans_take_what_drafts_cost(sets: list[Path]) -> None:
+    (one,) = read_measured(sets[0])
+    write_measured(sets[0], [msgspec.structs.replace(one, draft_steps=STEPS)])
+    told = run("calibrate", "--from", sets[0]).output
+    assert "a step with so many drafts of each over one without" in told and "pass of small" in told
+    of = (SMALL, "--quantization", "q8-0")
+    speed = run("speed", *of, "--draft-acceptance", "0.5", "--draft-model", "small", "--json")
+    found = json.loads(speed.output)["speculation"]
+    assert found["step_cost"].startswith("measured") and found["draft_cost"] == found["step_cost"]
+    load = ("--rate", "1", "--duration", "5", "--prompt", "20", "--output", "20")
+    drafts = ("--acceptance", "0.5", "--draft-model")
+    told = run("simulate", *of, *load, *drafts, "models/small").output
+    assert "steps with drafts take what was measured" in told and "passes of small" in told
+    assert "were not measured" in refused("simulate", *of, *load, *drafts, "unknown")
+
+
+def test_a_draft_without_a_model_is_refused() -> None:
+    assert "add --measure MODEL" in refused("calibrate", "--draft-model", "draft.gguf")

@@ -176,3 +176,37 @@ def test_a_plan_of_fit_says_where_heads_do_not_divide() -> None:
     assert "do not divide" not in said
     report = (*REPORT, "--count", "6", "--tensor-parallel", "2", "--no-keep")
     assert "do not divide" not in run(*report).output
+
+
+METRICS = """\
+vllm:spec_decode_num_drafts_total 100
+vllm:spec_decode_num_draft_tokens_total 400
+vllm:spec_decode_num_accepted_tokens_total 200
+headrace:spec_decode_compared_steps_total 100
+headrace:spec_decode_compared_tokens_total 300
+headrace:spec_decode_compared_seconds_total 3.0
+headrace:spec_decode_plain_seconds_total 2.0
+"""
+
+
+def test_predictions_of_drafts_stand_beside_what_was_counted(tmp_path: Path) -> None:
+    metrics, plan_file = tmp_path / "metrics.txt", tmp_path / "plan.json"
+    metrics.write_text(METRICS, "utf-8")
+    speed = ("speed", "llama-3.1-8b", "--hardware", "h100", "--batches", "1", "--json")
+    plan_file.write_text(run(*speed, "--draft-acceptance", "0.5").output, "utf-8")
+    words = ("explain", "--plan", str(plan_file), "--measured", str(metrics))
+    told = run(*words).output
+    assert "100 rows with 4.00 drafts each, 50% accepted" in " ".join(told.split())
+    found = json.loads(run(*words, "--json").output)["figures"]
+    by_id = {one["id"]: one for one in found}
+    tokens = by_id["speed.speculation.tokens"]
+    assert tokens["predicted"] == pytest.approx(1.9375) and tokens["measured"] == 3
+    assert tokens["error"] == pytest.approx(1.9375 / 3 - 1)
+    assert by_id["speed.speculation.cost"]["measured"] == 1.5
+    assert by_id["speed.speculation"]["measured"] == 2
+
+    plan_file.write_text(run(*speed).output, "utf-8")
+    with pytest.raises(ConfigError, match="predicts nothing of drafts"):
+        CliRunner().invoke(plan, list(words), catch_exceptions=False)
+    with pytest.raises(ConfigError, match="is of drafts: omit"):
+        CliRunner().invoke(plan, [*words, "speed.tpot"], catch_exceptions=False)

@@ -364,3 +364,20 @@ def test_sources_are_those_of_the_method() -> None:
     assert alone is not None and [source.name for source in alone._sources] == ["ngram"]
     assert speculation_of(read_speculative_config('{"prompt_lookup_max": 1}')) is not None
     assert names("none") == names('{"method": "none"}') == []
+
+
+def test_steps_with_drafts_are_compared_with_those_without() -> None:
+    speculation = Speculation([Drawn(1.0, 4)], most_drafts=4, adaptive=False)
+    row = request_of([0])
+    for _ in range(4):  # steps without drafts, of which there is nothing to compare
+        speculation.begin_step([(row, 0)], 1)
+        speculation.note(row, len(row.token_ids), [1])
+        row.token_ids.append(1)
+        speculation.note_step(1, 1, 0.010)
+    assert speculation.compared.steps == 0
+    speculation.begin_step([(row, 4)], 1)
+    speculation.note(row, len(row.token_ids), [1, 1, 1])
+    speculation.note_step(1, 5, 0.015)
+    steps, tokens, seconds, plain_s = speculation.compared
+    assert (steps, tokens, seconds) == (1, 3.0, 0.015)
+    assert plain_s == pytest.approx(0.010)

@@ -170,6 +170,11 @@ def server(of: ServerFigures) -> Sheet:
         ("prefix cache hits", share(of.prefix_hit_share), "of prompt tokens"),
         ("preemptions", count(of.preemptions), "requests"),
     ]
+    if of.drafts is not None:
+        lines += [
+            ("tokens of a step with drafts", figure(of.drafts.tokens_per_step), "of a request"),
+            ("cost of a step with drafts", figure(of.drafts.cost_ratio), "of one without"),
+        ]
     notes = (
         f"From {of.readings} readings of /metrics, {figure(of.from_s)} to {figure(of.to_s)} s "
         "of the run; they include whatever else the server did then. MBU, MFU: of the time "

@@ -15,6 +15,7 @@ from headrace.errors import ConfigError
 if TYPE_CHECKING:
     from headrace.plan.calibration.errors import CheckedRow
     from headrace.plan.calibration.measurements import MeasurementSet
+    from headrace.plan.calibration.recorded_steps import RecordedSteps
     from headrace.plan.calibration.stored import Calibration
     from headrace.plan.model.model_shape import ModelShape
     from headrace.plan.run_file import Run
@@ -37,7 +38,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     type=click.Path(path_type=Path),
     multiple=True,
     help="Fit to existing results: of `bench engine --json`, of --measurements, or a folder that "
-    "`bench load --save` wrote. [may be repeated]",
+    "`bench load --save` wrote; or add a recording of steps with drafts. [may be repeated]",
 )
 @click.option(
     "--check",
@@ -70,6 +71,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     default=8192,
     show_default=True,
     help="Longest prompt or context to measure; long ones take most of the time.",
+)
+@click.option(
+    "--draft-model",
+    help="Also measure the passes of this draft model or head beside each MODEL of --measure.",
 )
 @click.option("-t", "--threads", type=click.IntRange(1, 1024), help="Compute threads.")
 @click.option("--cpu-level", default="auto", help="Dispatch level. [default: the best]")
@@ -112,8 +117,10 @@ def calibrate(models: tuple[str, ...], **options: Any) -> None:
             raise ConfigError(
                 f"--check {one}: --from names the same results; check a fit against other results"
             )
+    if options["draft_model"] and not models:
+        raise ConfigError("--draft-model is measured beside a MODEL: add --measure MODEL")
     shape_of = _shapes()
-    runs, files = _runs_and_files(options["sources"])
+    runs, recorded, files = _by_kind(options["sources"])
     sets: tuple[MeasurementSet, ...] = read_engine_results(files, shape_of, options["lines_of"])
     others = read_engine_results(options["checks"], shape_of, options["lines_of"])
     if models:
@@ -134,7 +141,11 @@ def calibrate(models: tuple[str, ...], **options: Any) -> None:
         from headrace.plan.calibration.runs import with_runs
 
         calibration, note = with_runs(calibration, runs, options["lines_of"]), ""
-    if (sets or runs) and not options["no_store"]:
+    if recorded:
+        from headrace.plan.calibration.recorded_steps import with_recorded
+
+        calibration, note = with_recorded(calibration, recorded, options["lines_of"]), ""
+    if (sets or runs or recorded) and not options["no_store"]:
         note = (
             f"not stored: its mean error is {calibration.error.mean:.0%}"
             if calibration.is_poor
@@ -144,13 +155,22 @@ def calibrate(models: tuple[str, ...], **options: Any) -> None:
     _print(calibration, rows, note, options)
 
 
-def _runs_and_files(sources: tuple[Path, ...]) -> tuple[tuple[Run, ...], tuple[Path, ...]]:
-    """Runs of `bench load`, read, and all else."""
+def _by_kind(
+    sources: tuple[Path, ...],
+) -> tuple[tuple[Run, ...], tuple[RecordedSteps, ...], tuple[Path, ...]]:
+    """Runs of `bench load` and recordings of steps with drafts, read, and all else."""
+    from headrace.plan.calibration.recorded_steps import is_recording, read_recorded
     from headrace.plan.calibration.runs import read_runs
     from headrace.plan.run_file import is_run
 
     named = tuple(one for one in sources if one.is_dir() or is_run(one))
-    return read_runs(named), tuple(one for one in sources if one not in named)
+    others = [one for one in sources if one not in named]
+    steps = [one for one in others if is_recording(one)]
+    return (
+        read_runs(named),
+        tuple(read_recorded(one) for one in steps),
+        tuple(one for one in others if one not in steps),
+    )
 
 
 def _shapes() -> Any:
@@ -178,6 +198,7 @@ def _measured(models: tuple[str, ...], options: dict[str, Any]) -> tuple[Measure
         longest=options["longest"],
         threads=options["threads"],
         cpu_level=options["cpu_level"],
+        draft=options["draft_model"],
     )
 
 

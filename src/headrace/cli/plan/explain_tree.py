@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.cli.visible import visible
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from headrace.plan.explanation import Derivation, Dispute, Reason
     from headrace.plan.saved_plan import SavedFigure, SavedPlan
+    from headrace.plan.speed.measured_speculation import Comparison
+    from headrace.telemetry.draft_counts import DraftCounts
 
 _LISTED = 60
 _WIDEST_ID = 64
@@ -77,6 +80,45 @@ def print_derivation(found: Derivation, plan: SavedPlan) -> None:
     console.print(tree)
     for dispute in found.disputes:
         _dispute(console, dispute)
+
+
+def print_comparison(
+    plan: SavedPlan, source: str, counts: DraftCounts, rows: Sequence[Comparison]
+) -> None:
+    """Predictions of drafts beside what was counted."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from headrace.cli.bench.console import wide_console
+    from headrace.plan.formatting import band, shown
+
+    console = wide_console()
+    console.print(Text(_title(plan), style="dim"))
+    table = Table("figure")
+    for heading in ("predicted", "band", "measured", "error"):
+        table.add_column(heading, justify="right")
+    table.add_column("id")
+    for one in rows:
+        known = one.measured is not None
+        table.add_row(
+            visible(one.name),
+            shown(one.predicted, one.unit),
+            band(one.low, one.high, one.unit),
+            shown(one.measured, one.unit) if known else "-",
+            "-" if one.error is None else f"{one.error:+.0%}",
+            one.id,
+        )
+    console.print(table)
+    said = (
+        f"measured: {source}: {counts.rows:,.0f} rows with {counts.drafts_per_row:.2f} drafts "
+        f"each, {counts.accepted / max(1.0, counts.drafted):.0%} accepted"
+    )
+    said += (
+        f"; {counts.compared_steps:,.0f} steps compared with those without drafts"
+        if counts.compared_steps
+        else "; the server does not compare its steps with those without drafts"
+    )
+    console.print(Text(visible(said)))
 
 
 def _title(plan: SavedPlan) -> str:

@@ -255,10 +255,15 @@ class SimulateCommand(SectionedCommand):
 )
 @_engine(
     "--acceptance",
-    metavar="SHARES|FILE",
+    metavar="SHARES|URL|FILE",
     help="Share of drafted tokens that are accepted, separated by commas: of the first draft of a "
-    "step, of the second where the first is accepted, and so on; or a file that it was measured "
-    "in: a server's /metrics, or a draft's card. [default: no drafts]",
+    "step, of the second where the first is accepted, and so on; or where it was measured, as for "
+    "`plan speed --draft-acceptance`. [default: no drafts]",
+)
+@_engine(
+    "--draft-model",
+    help="Draft model or head that makes the drafts of --acceptance, whose passes `headrace plan "
+    "calibrate --draft-model` measured. [default: making drafts takes no time]",
 )
 @_judge(
     "--goodput",
@@ -303,6 +308,7 @@ def simulate(model: str | None, **options: Any) -> None:
     from headrace.cli.plan.simulate_load import (
         acceptance_of,
         conditions_of,
+        draft_times_of,
         engine_for,
         load_of,
         service_of,
@@ -323,9 +329,12 @@ def simulate(model: str | None, **options: Any) -> None:
     search_limit = _search_limit(options)
     load, notes = load_of(options)
     engine, replica, context, more = engine_for(model, load, options)
+    acceptance = acceptance_of(options["acceptance"])
+    draft_times, said = draft_times_of(replica, acceptance, options["draft_model"])
     engine = replace(
         engine,
-        acceptance=acceptance_of(options["acceptance"]),
+        acceptance=acceptance,
+        draft_times=draft_times,
         max_step_ms=options["max_step_ms"],
     )
     settings = service_of(engine, replica, context, options)
@@ -336,7 +345,7 @@ def simulate(model: str | None, **options: Any) -> None:
             load(),
             conditions=conditions,
             usd_per_replica_hour=options["price"],
-            notes=(*notes, *more),
+            notes=(*notes, *more, *said),
             on_progress=_progress(f"{replicas:,} replicas, " if find else ""),
         )
 
@@ -352,13 +361,13 @@ def simulate(model: str | None, **options: Any) -> None:
         kv_given=options["kv_tokens"] is not None,
     )  # fmt: skip
     about = plan_about("simulate", options["folders"])
-    said = planned.as_dict()
+    built = planned.as_dict()
     if options["keep"]:
-        keep_for_explain(said, about)
+        keep_for_explain(built, about)
     if options["as_json"]:
         import json
 
-        click.echo(json.dumps(said, indent=2))
+        click.echo(json.dumps(built, indent=2))
     else:
         print_simulation(result, replica, found, options["plot"])
     if options["html"] is not None:

@@ -15,6 +15,7 @@ from headrace.errors import ConfigError, shown
 
 if TYPE_CHECKING:
     from headrace.plan.simulation.arrival import Arrival
+    from headrace.plan.simulation.draft_times import DraftTimes
     from headrace.plan.simulation.settings import EngineSettings, SimulationSettings
     from headrace.plan.simulation.stream import Lane, SharedPrefix
     from headrace.plan.speed.replica import Replica
@@ -166,9 +167,39 @@ def acceptance_of(text: str | None) -> tuple[float, ...]:
     """The shares of --acceptance."""
     if not text:
         return ()
+    from headrace.cli.plan.metrics_text import metrics_text
     from headrace.plan.speed.measured_acceptance import read_acceptance
 
-    return read_acceptance("--acceptance", text).shares
+    return read_acceptance("--acceptance", text, metrics_text).shares
+
+
+def draft_times_of(
+    replica: Replica | None, acceptance: tuple[float, ...], draft: str | None
+) -> tuple[DraftTimes | None, tuple[str, ...]]:
+    """What drafts were measured to cost, if they were, and a note that says what they cost.
+
+    Raises ConfigError for a draft whose passes were not measured.
+    """
+    from headrace.plan.simulation.draft_times import DraftTimes
+
+    if not acceptance:
+        if draft is not None:
+            raise ConfigError("--draft-model makes drafts only with --acceptance: add it")
+        return None, ()
+    steps = None if replica is None else replica.model.setup.measured_steps
+    name = None if draft is None else Path(draft).name
+    if name is not None and (steps is None or all(one.draft != name for one in steps.drafts)):
+        raise ConfigError(
+            f"--draft-model {shown(name)}: its passes were not measured beside this model; run "
+            "`headrace plan calibrate --measure MODEL --draft-model DRAFT` first"
+        )
+    if steps is None:
+        return None, ("a draft costs what a token of a prompt does at its place: what it costs was "
+                      "not measured (`headrace plan calibrate --measure`)",)  # fmt: skip
+    said = f"steps with drafts take what was measured on {steps.day}, up to {steps.batches[-1]} "
+    said += "requests"
+    said += "" if name is None else f", and so do passes of {name}"
+    return DraftTimes(steps=steps, draft=name), (said,)
 
 
 def service_of(

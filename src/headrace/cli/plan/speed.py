@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -49,10 +50,11 @@ if TYPE_CHECKING:
 @parallel_options
 @click.option(
     "--draft-acceptance",
-    metavar="SHARE|SHARES|FILE",
+    metavar="SHARE|SHARES|URL|FILE",
     help="Share of drafted tokens that are accepted, 0 to 1: shows what speculation gains. With "
-    "commas, of the first draft, of the second where the first is accepted, and so on; or a file "
-    "that it was measured in: a server's /metrics, or a draft's card.",
+    "commas, of the first draft, of the second where the first is accepted, and so on; or where it "
+    "was measured: a server, a text of its /metrics, a result of `headrace bench load`, or a "
+    "draft's card.",
 )
 @click.option(
     "--draft-model",
@@ -149,6 +151,7 @@ def _pools(options: dict[str, Any]) -> Pools | None:
 
 
 def _draft(known: Catalog, replica: Replica, options: dict[str, Any]) -> Draft | None:
+    from headrace.cli.plan.metrics_text import metrics_text
     from headrace.plan.model.find_model import shape_named
     from headrace.plan.speed.measured_acceptance import read_acceptance
     from headrace.plan.speed.speed_plan import Draft
@@ -161,18 +164,20 @@ def _draft(known: Catalog, replica: Replica, options: dict[str, Any]) -> Draft |
                 "add --draft-acceptance (0.6 to 0.8 is usual)"
             )
         return None
-    measured = read_acceptance("--draft-acceptance", stated)
+    measured = read_acceptance("--draft-acceptance", stated, metrics_text)
     acceptance = (
         measured.shares[0]
         if len(measured.shares) == 1
         else measured.same_for_all(options["draft_tokens"])
     )
-    if name is None:
+    passes = _passes(replica, name)
+    if name is None or passes is not None:
         return Draft(
-            name="drafting that takes no time",
+            name=passes or "drafting that takes no time",
             acceptance=acceptance,
             tokens=options["draft_tokens"],
             source=measured.source,
+            passes=passes,
         )
     shape = shape_named(known, name, os.environ)
     kind = options["quantization"] if shape.weight_bytes is None else None
@@ -184,3 +189,12 @@ def _draft(known: Catalog, replica: Replica, options: dict[str, Any]) -> Draft |
         model=replica.beside(shape, storage),
         source=measured.source,
     )
+
+
+def _passes(replica: Replica, name: str | None) -> str | None:
+    """The name of a draft whose passes were measured beside the model."""
+    steps = replica.model.setup.measured_steps
+    if steps is None or name is None:
+        return None
+    wanted = Path(name).name
+    return next((one.draft for one in steps.drafts if one.draft == wanted), None)

@@ -51,6 +51,18 @@ MOST_OVERRUN = 3.0
 """Times what a step of its size takes, as far as one is booked as lost."""
 
 
+class Compared(NamedTuple):
+    """Steps with drafts whose time was compared with one without, all together."""
+
+    steps: int = 0
+    tokens: float = 0.0
+    """Of a request, over the steps: 1 of each, and the drafts that were right over the requests."""
+    seconds: float = 0.0
+    """That they took, with making drafts."""
+    plain_s: float = 0.0
+    """That as many of so many requests take without drafts, as such steps did lately."""
+
+
 class _Pending(NamedTuple):
     """A guess whose tokens have not come yet."""
 
@@ -93,6 +105,8 @@ class Speculation:
         self._acceptance = [Acceptance() for _ in sources]
         self.costs = StepCosts()
         """Of steps, as far as they are known."""
+        self.compared = Compared()
+        """What drafts came to since the start."""
         self._histories: dict[Request, _History] = {}
         self._taken: dict[Request, Sequence[int]] = {}
         """The drafts of the step that began."""
@@ -219,6 +233,13 @@ class Speculation:
         if model is not None:
             booked_s -= model.reading_s
         gained, spent = self._num_given / batch, booked_s / plain_s - 1
+        so_far = self.compared
+        self.compared = Compared(
+            so_far.steps + 1,
+            so_far.tokens + 1 + gained,
+            so_far.seconds + seconds,
+            so_far.plain_s + plain_s,
+        )
         is_paid = model is not None and model.is_try
         self._account.note(gained, spent, is_paid=is_paid)
         if model is not None:

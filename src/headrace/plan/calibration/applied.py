@@ -11,6 +11,7 @@ from headrace.plan.calibration.stored import Calibration, Found
 from headrace.plan.machine.device import Device
 from headrace.plan.model.model_shape import ModelShape
 from headrace.plan.step.efficiency import Efficiencies, Efficiency
+from headrace.plan.step.measured_steps import MeasuredSteps
 
 
 def calibrated_or(
@@ -56,6 +57,21 @@ def calibrated_or(
         f"{calibration.cpu_level} with {calibration.threads} threads, {kind} weights; nine of ten "
         f"tests were within {band:.0%}",
     )
+
+
+def measured_steps_of(
+    found: Found | None, catalog: Catalog, shape: ModelShape, weights: Quantization | None
+) -> MeasuredSteps | None:
+    """What drafts cost beside this very model in these weights; None where it was not measured."""
+    if found is None or found.calibration is None:
+        return None
+    wanted = (shape.name, shape.parameters.total, kind_named(catalog, shape, weights))
+    fits = (
+        one.draft_steps
+        for one in found.calibration.models
+        if (one.model, one.parameters, one.kind) == wanted
+    )
+    return next((one for one in fits if one is not None), None)
 
 
 def kind_named(catalog: Catalog, shape: ModelShape, weights: Quantization | None) -> str | None:

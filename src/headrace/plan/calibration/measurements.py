@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.atomic_file import atomic_file
 from headrace.errors import ConfigError
+from headrace.plan.step.measured_steps import MeasuredSteps
 from headrace.plan.step.step import StepCounter, StepWork
 
 FORMAT = 1
@@ -111,6 +112,8 @@ class MeasurementSet(msgspec.Struct, frozen=True, kw_only=True):
     measured_at: str
     """ISO 8601, of the newest row."""
     rows: tuple[Row, ...]
+    draft_steps: MeasuredSteps | None = None
+    """Steps with drafts, and passes of drafts; None where they were not measured."""
 
     @property
     def identity(self) -> tuple[str, int]:
@@ -227,6 +230,10 @@ def joined(sets: Sequence[MeasurementSet]) -> tuple[MeasurementSet, ...]:
         earlier = found.get(key)
         if earlier is not None:
             rows = {row.test: row for row in (*earlier.rows, *one.rows)}
-            one = msgspec.structs.replace(one, rows=tuple(rows.values()))
+            one = msgspec.structs.replace(
+                one,
+                rows=tuple(rows.values()),
+                draft_steps=one.draft_steps or earlier.draft_steps,
+            )
         found[key] = one
     return tuple(found.values())

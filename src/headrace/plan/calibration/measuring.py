@@ -22,6 +22,7 @@ from headrace.plan.calibration.measurements import (
     steps_of,
     write_measured,
 )
+from headrace.plan.step.measured_steps import MeasuredSteps
 from headrace.plan.step.roofline import Work
 from headrace.plan.step.step import StepCounter
 from headrace.plan.step.step_rates import StepRates
@@ -133,7 +134,11 @@ class Book:
 
     def done(self, model: MeasurementSet) -> tuple[Row, ...]:
         """Rows of the model in this very setting."""
-        return next((one.rows for one in self._sets if _same(one, model)), ())
+        return self._kept(model).rows
+
+    def draft_steps(self, model: MeasurementSet) -> MeasuredSteps | None:
+        """Its steps with drafts, if they were measured in this very setting."""
+        return self._kept(model).draft_steps
 
     def add(self, model: MeasurementSet, row: Row, now: datetime) -> None:
         """Keep a row of the model, in the place of an earlier one of that test.
@@ -142,11 +147,14 @@ class Book:
         """
         rows = {one.test: one for one in self.done(model)}
         rows[row.test] = row
-        whole = msgspec.structs.replace(
-            model, rows=tuple(rows.values()), measured_at=now.isoformat(timespec="seconds")
+        at = now.isoformat(timespec="seconds")
+        self._write(
+            msgspec.structs.replace(self._kept(model), rows=tuple(rows.values()), measured_at=at)
         )
-        self._sets = [*(one for one in self._sets if not _same(one, model)), whole]
-        write_measured(self._path, self._sets)
+
+    def add_draft_steps(self, model: MeasurementSet, steps: MeasuredSteps) -> None:
+        """Keep steps with drafts of the model, in the place of earlier ones; OSError as `add`."""
+        self._write(msgspec.structs.replace(self._kept(model), draft_steps=steps))
 
     def forget(self, model: MeasurementSet) -> None:
         """Its rows; the file keeps them until one is added."""
@@ -155,6 +163,14 @@ class Book:
     def beside(self, model: MeasurementSet) -> tuple[MeasurementSet, ...]:
         """All models that the file has in the setting of this one."""
         return tuple(one for one in self._sets if one.setting == model.setting)
+
+    def _kept(self, model: MeasurementSet) -> MeasurementSet:
+        """What the file has of it; the set without rows that it is where it has nothing."""
+        return next((one for one in self._sets if _same(one, model)), model)
+
+    def _write(self, whole: MeasurementSet) -> None:
+        self._sets = [*(one for one in self._sets if not _same(one, whole)), whole]
+        write_measured(self._path, self._sets)
 
 
 def _same(one: MeasurementSet, other: MeasurementSet) -> bool:

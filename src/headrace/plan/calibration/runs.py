@@ -31,7 +31,8 @@ def with_runs(
     groups: dict[str, list[Run]] = {}
     for run in runs:
         _check_machine(run, calibration.machine)
-        groups.setdefault(_calibrated(calibration, run, model), []).append(run)
+        name = model if model is not None else str(run.about.get("model", ""))
+        groups.setdefault(calibrated_name(calibration, run.where, name), []).append(run)
     models = tuple(
         one if one.model not in groups else _served(one, groups[one.model])
         for one in calibration.models
@@ -43,19 +44,19 @@ def _served(one: ModelFit, runs: Sequence[Run]) -> ModelFit:
     return msgspec.structs.replace(one, served=fit_served(runs, one.latency))
 
 
-def _calibrated(calibration: Calibration, run: Run, model: str | None) -> str:
-    name = model if model is not None else str(run.about.get("model", ""))
+def calibrated_name(calibration: Calibration, where: str, name: str) -> str:
+    """The calibrated model that a result in `where` calls so; raises ConfigError for none."""
     known = [one.model for one in calibration.models]
     alike = [one for one in known if _letters(one) == _letters(name)]
     if len(alike) == 1:
         return alike[0]
     if alike:
         raise ConfigError(
-            f"{run.where}: {name} is calibrated with several kinds of weights, and the run "
-            "does not record which was served; calibrate only the one that is served"
+            f"{where}: {name} is calibrated with several kinds of weights, and the result "
+            "does not record which it is of; calibrate only that one"
         )
     raise ConfigError(
-        f"{run.where}: is of {name or 'a model without a name'}, which is not calibrated; "
+        f"{where}: is of {name or 'a model without a name'}, which is not calibrated; "
         f"calibrated are {', '.join(dict.fromkeys(known))}: name one of them with --model, or "
         "measure this one with `headrace plan calibrate --measure MODEL`"
     )

@@ -24,6 +24,7 @@ from headrace.plan.calibration.latency_fit import fit_latency
 from headrace.plan.calibration.measurements import MachineId, MeasurementSet, joined
 from headrace.plan.calibration.served import ServedFit
 from headrace.plan.step.latency_model import LatencyModel
+from headrace.plan.step.measured_steps import MeasuredSteps
 from headrace.plan.step.step_rates import StepRates
 from headrace.telemetry.machine import machine_path, this_machine
 
@@ -48,6 +49,8 @@ class ModelFit(msgspec.Struct, frozen=True, kw_only=True):
     """Errors of `latency` in seconds."""
     served: ServedFit | None = None
     """The same as clients of a server saw it, where runs of `headrace bench load` were named."""
+    draft_steps: MeasuredSteps | None = None
+    """What drafts cost; None where it was not measured."""
 
     @property
     def planned(self) -> LatencyModel | None:
@@ -164,6 +167,7 @@ def _model_fit(one: MeasurementSet) -> ModelFit:
         measured_at=one.measured_at,
         latency=None if found is None else found.model,
         errors=None if found is None else spread(found.errors),
+        draft_steps=one.draft_steps,
     )
 
 

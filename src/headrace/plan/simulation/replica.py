@@ -114,7 +114,7 @@ class Replica:
             max_num_batched_tokens=settings.max_num_batched_tokens,
             max_num_seqs=settings.max_num_seqs,
             drafter=Drafter([Guesses(settings.acceptance)]) if settings.acceptance else None,
-            limit=StepLimit(target_s, settings.latency) if target_s else None,
+            limit=StepLimit(target_s, settings) if target_s else None,
         )
         self._calls: dict[Request, Call] = {}
         self.num_calls = 0
@@ -223,7 +223,7 @@ class Replica:
             self._due(self._stretch.end_s(steps))
             return
         plan = self._plan = scheduler.schedule(now_s)
-        self._step_s = latency.seconds(load_of(plan.rows))
+        self._step_s = self._settings.seconds(load_of(plan.rows))
         self._due(now_s + self._step_s)
 
     def _due(self, at_s: float) -> None:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from headrace.plan.simulation.autoscaler import Scaling
@@ -113,6 +114,10 @@ class SimulationResult:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         found = asdict(self)
+        # Steps as they were measured are records of their own kind.
+        found["settings"]["engine"]["draft_times"] = msgspec.to_builtins(
+            self.settings.engine.draft_times
+        )
         found["points"] = [one._asdict() for one in self.points]
         found["decisions"] = [one._asdict() for one in self.decisions]
         found["failures"] = [{"at_s": at, "replica": number} for at, number in self.failures]

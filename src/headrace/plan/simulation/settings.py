@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from headrace.engine.scheduling.step_budget import StepLoad
 from headrace.errors import ConfigError, shown
 from headrace.models.layer_cache import ONE_GROUP, CacheGroup
+from headrace.plan.simulation.draft_times import DraftTimes
 from headrace.plan.step.latency_model import LatencyModel
 from headrace.plan.validation import above_zero, not_above, not_below, share
 
@@ -42,6 +44,9 @@ class EngineSettings:
     acceptance: tuple[float, ...] = ()
     """Of each draft that a decoding request computes in a step beside its own token, the share that
     is accepted where those before it are; () for no drafts."""
+    draft_times: DraftTimes | None = None
+    """What drafts were measured to cost; None where they cost what `latency` says of as many tokens
+    of a prompt."""
     single_steps: bool = False
     """Whether each step is planned alone, which gives the same and takes longer."""
 
@@ -52,6 +57,12 @@ class EngineSettings:
         not_above("acceptance", len(self.acceptance), MOST_DRAFTS, "name fewer drafts")
         for accepted in self.acceptance:
             share("acceptance", accepted, "it is the share of drafts that are accepted")
+
+    def seconds(self, load: StepLoad) -> float:
+        """What a step takes."""
+        if self.draft_times is None:
+            return self.latency.seconds(load)
+        return self.draft_times.seconds(self.latency, load)
 
     @property
     def kv_tokens(self) -> int:

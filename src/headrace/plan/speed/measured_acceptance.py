@@ -2,30 +2,34 @@
 
     a_j = (rows whose first j drafts were accepted) / (rows whose first j - 1 were)
 
-Read of shares with commas; of a server's /metrics, where the counters of vLLM's names give both
-(rows that had fewer drafts than j count as refused there, so that a_j is rather low); and of the
-card of a draft, whose table has how many of k drafts are accepted: T(k) - T(k - 1) of all rows
-accept the first k. Formula S3 has one acceptance for all places; for K drafts it is the one with
-which as many tokens are expected.
+Read of shares with commas; of a server's /metrics or a run of `headrace bench load`
+(draft_sources.py), where the counters of vLLM's names give both (rows that had fewer drafts than j
+count as refused there, so that a_j is rather low); and of the card of a draft, whose table has how
+many of k drafts are accepted: T(k) - T(k - 1) of all rows accept the first k. Formula S3 has one
+acceptance for all places; for K drafts it is the one with which as many tokens are expected.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from operator import mul
 from pathlib import Path
 from typing import NamedTuple
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from headrace.errors import ConfigError, shown
+from headrace.plan.run_file import is_run
+from headrace.plan.speed.draft_sources import (
+    Fetch,
+    counts_of_file,
+    is_address,
+    read_draft_counts,
+    read_text,
+)
 from headrace.plan.speed.speculation import expected_tokens_per_pass
 from headrace.plan.validation import share
 
-_MOST_BYTES = 64 << 20
-_ROWS = "vllm:spec_decode_num_drafts_total"
-_BY_PLACE = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 _CARD_HEADING = "drafted per pass"
 _CARD_ROW = re.compile(r"^\|\s*(\d{1,3})\s*\|\s*(\d+(?:\.\d+)?)\s*\|")
 
@@ -54,61 +58,47 @@ class MeasuredAcceptance(NamedTuple):
         return (low + high) / 2
 
 
-def read_acceptance(option: str, text: str) -> MeasuredAcceptance:
-    """What an option states: a share, shares with commas, or a file.
+def read_acceptance(option: str, text: str, fetch: Fetch | None = None) -> MeasuredAcceptance:
+    """What an option states: a share, shares with commas, a server's address, or a file.
 
     Raises ConfigError naming the option where it is neither, or the file has no acceptance.
     """
     try:
         shares = tuple(float(each) for each in text.split(","))
     except ValueError:
-        return MeasuredAcceptance(_of_file(option, text), text)
+        reached = _reached(option, text, fetch)
+        if not reached:
+            raise ConfigError(
+                f"{option}: {shown(text)} has no acceptance: neither drafts above 0 that are "
+                f"counted by position, nor a table of tokens {_CARD_HEADING}"
+            ) from None
+        return MeasuredAcceptance(
+            tuple(
+                min(1.0, reach / before)
+                for before, reach in pairwise((1.0, *reached))
+                if before > 0
+            ),
+            text,
+        )
     for each in shares:
         share(option, each, "it is the share of drafted tokens that are accepted")
     return MeasuredAcceptance(shares, option)
 
 
-def _of_file(option: str, name: str) -> tuple[float, ...]:
+def _reached(option: str, name: str, fetch: Fetch | None) -> Sequence[float]:
+    """Of all rows with drafts, the shares whose first j were accepted."""
     path = Path(name).expanduser()
+    if is_address(name) or is_run(path):
+        return read_draft_counts(option, name, fetch).reached
     if not path.is_file():
         raise ConfigError(
-            f"{option} is {shown(name)}; it must be shares with commas (0.8,0.7,0.6), or a file: a "
-            "server's /metrics, or the card of a draft"
+            f"{option} is {shown(name)}; it must be shares with commas (0.8,0.7,0.6), a server's "
+            "address, or a file: its /metrics, a result of `headrace bench load`, or the card of a "
+            "draft"
         )
-    with path.open("rb") as file:
-        text = file.read(_MOST_BYTES).decode("utf-8", errors="replace")
-    reached = _reached_of_metrics(text) if _ROWS in text else _reached_of_card(text)
-    if not reached:
-        raise ConfigError(
-            f"{option}: {shown(name)} has no acceptance: neither {_ROWS} above 0 with {_BY_PLACE}, "
-            f"nor a table of tokens {_CARD_HEADING}"
-        )
-    return tuple(
-        min(1.0, reach / before) for before, reach in pairwise((1.0, *reached)) if before > 0
-    )
-
-
-def _reached_of_metrics(text: str) -> list[float]:
-    """Of all rows with drafts, the shares whose first j were accepted; of several engines, of all
-    together."""
-    rows, accepted = 0.0, dict[int, float]()
-    try:
-        samples = [
-            sample
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-            if sample.name in (_ROWS, _BY_PLACE)
-        ]
-        for sample in samples:
-            if sample.name == _ROWS:
-                rows += sample.value
-            else:
-                place = int(sample.labels["position"])
-                accepted[place] = accepted.get(place, 0.0) + sample.value
-    except (ValueError, KeyError):
-        return []
-    places = [place for place in range(len(accepted)) if place in accepted]
-    return [accepted[place] / rows for place in places] if rows > 0 else []
+    text = read_text(option, path)
+    counts = counts_of_file(text)
+    return _reached_of_card(text) if counts is None else counts.reached
 
 
 def _reached_of_card(text: str) -> list[float]:

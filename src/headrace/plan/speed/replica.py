@@ -12,7 +12,11 @@ from types import MappingProxyType
 from headrace.catalog import Catalog
 from headrace.catalog.rows import Quantization
 from headrace.errors import ConfigError
-from headrace.plan.calibration.applied import calibrated_or, device_of_calibration
+from headrace.plan.calibration.applied import (
+    calibrated_or,
+    device_of_calibration,
+    measured_steps_of,
+)
 from headrace.plan.calibration.stored import Found
 from headrace.plan.machine.device import Device, device_of
 from headrace.plan.machine.hardware_memory import THIS, DeviceMemory, place_of
@@ -128,7 +132,7 @@ class Replica:
         return SpeedModel(
             replace(
                 setup, shape=shape, storage=_speed_storage(shape, storage, weights),
-                parallelism=parallelism, efficiencies=efficiencies,
+                parallelism=parallelism, efficiencies=efficiencies, measured_steps=None,
             )
         )  # fmt: skip
 
@@ -175,6 +179,7 @@ def replica_of(
             compute_type=compute_type,
             parallelism=parallelism,
             prefill_chunk_tokens=choice.step_tokens,
+            measured_steps=measured_steps_of(calibration, catalog, shape, storage.weights),
         )
     )
     return Replica(

@@ -42,6 +42,17 @@ class BatchSpeedup:
     batch: int
     draft_tokens: int
     speedup: float
+    tokens_per_step: float
+    """Of each request."""
+    draft_ratio: float
+    """A draft step over a step of the model."""
+    verify_ratio: float
+    """A step of K + 1 tokens over one of a token each."""
+
+    @property
+    def cost_ratio(self) -> float:
+        """A step with drafts, and making them, over a step without."""
+        return self.draft_tokens * self.draft_ratio + self.verify_ratio
 
 
 @dataclass(frozen=True)
@@ -121,7 +132,14 @@ def batch_speedup(
     plain = above_zero("model_step_s", model_step_s(batch, 1), "a step takes time")
     ratio = draft_step_s(batch, 1) / plain
     verify = model_step_s(batch, draft_tokens + 1) / plain
-    return BatchSpeedup(batch, draft_tokens, speedup(acceptance, draft_tokens, ratio, verify))
+    return BatchSpeedup(
+        batch=batch,
+        draft_tokens=draft_tokens,
+        speedup=speedup(acceptance, draft_tokens, ratio, verify),
+        tokens_per_step=expected_tokens_per_pass(acceptance, draft_tokens),
+        draft_ratio=ratio,
+        verify_ratio=verify,
+    )
 
 
 def paying_batches(

@@ -19,6 +19,7 @@ from headrace.plan.model.model_shape import ModelShape
 from headrace.plan.speed.speculation import PayingBatches, paying_batches
 from headrace.plan.step.communication import Parallelism, communication, pipeline_bubble_share
 from headrace.plan.step.efficiency import Efficiencies, End
+from headrace.plan.step.measured_steps import MeasuredSteps
 from headrace.plan.step.roofline import Bottleneck, Roofline, StepTime
 from headrace.plan.step.step import StepCounter, StepWork, Storage
 from headrace.plan.validation import not_below, share
@@ -42,6 +43,8 @@ class SpeedSetup:
     prefill_chunk_tokens: int = 2048
     """Maximum prompt tokens that one step computes."""
     activation_bytes: float = 2.0
+    measured_steps: MeasuredSteps | None = None
+    """What drafts cost on these very devices, where it was measured."""
 
     def __post_init__(self) -> None:
         not_below("prefill_chunk_tokens", self.prefill_chunk_tokens, 1, "2048 is usual")
@@ -157,13 +160,36 @@ class SpeedModel:
         """The time between two tokens of each request.
 
         With a pipeline each stage works on another part of the batch: a token takes the time of a
-        whole pass of such a part.
+        whole pass of such a part. Steps of several tokens a request take what was measured of them
+        beyond those of one, where it was (`drafts_measured`); their parts are those that are
+        computed.
         """
         not_below("batch", batch, 1, "a step has at least one request")
         part = math.ceil(batch / self.setup.parallelism.pipeline)
+        measured = self.setup.measured_steps
+        if measured is not None and self.drafts_measured(batch, tokens_per_request):
+
+            def plain_s(context: int) -> float:
+                return self.decode_step(batch, context).seconds
+
+            added_s = measured.added_s(batch, batch * tokens_per_request, plain_s)
+            work = self._counter.decode(part, context_tokens, tokens_per_request)
+            return PassTime(
+                seconds=plain_s(context_tokens) + added_s,
+                parts=self._time(work, part * tokens_per_request),
+            )
         work = self._counter.decode(part, context_tokens, tokens_per_request)
         time = self._time(work, part * tokens_per_request)
         return PassTime(seconds=time.seconds, parts=time)
+
+    def drafts_measured(self, batch: int, tokens_per_request: int) -> bool:
+        """Whether steps of several tokens a request take what was measured of such steps."""
+        measured = self.setup.measured_steps
+        return (
+            measured is not None
+            and tokens_per_request > 1
+            and measured.knows(batch, batch * tokens_per_request)
+        )
 
     def prefill(self, prompt_tokens: int, cached_tokens: int = 0) -> PassTime:
         """Chunk after chunk of one prompt, alone on the machine.

@@ -13,7 +13,7 @@ from headrace.plan.speed.replica import Replica
 from headrace.plan.speed.speculation import BatchSpeedup, batch_speedup, paying_batches
 from headrace.plan.speed.speed import Load, Speed, SpeedModel, SpeedPoint
 from headrace.plan.speed.speed_figures import speed_figures
-from headrace.plan.speed.sweep_figures import limit_figures, point_figures, speculation_figure
+from headrace.plan.speed.sweep_figures import limit_figures, point_figures, speculation_figures
 
 LARGEST_SWEPT_BATCH = 256
 
@@ -28,6 +28,34 @@ class Draft:
     model: SpeedModel | None = None
     source: str = "--draft-acceptance"
     """Of the acceptance: the option, or the file that it was measured in."""
+    passes: str | None = None
+    """The name under which its passes were measured beside the model; None if they were not."""
+
+    def step_s(self, beside: SpeedModel, batch: int, context_tokens: int) -> float:
+        """Of drafting a token of each of `batch` requests of the model `beside`."""
+        ratio = self.measured_ratio(beside, batch)
+        if ratio is not None:
+            measured = beside.setup.measured_steps
+            assert measured is not None, "there is no ratio without"
+            return ratio * beside.decode_step(batch, measured.context_tokens).seconds
+        return 0.0 if self.model is None else self.model.decode_step(batch, context_tokens).seconds
+
+    def measured_ratio(self, beside: SpeedModel, batch: int) -> float | None:
+        """A pass over a step of `beside`, where both were measured together."""
+        measured = beside.setup.measured_steps
+        if measured is None or self.passes is None:
+            return None
+        return measured.pass_ratio(self.passes, batch)
+
+    def speedup(self, model: SpeedModel, batch: int, context_tokens: int) -> BatchSpeedup:
+        """What such drafts gain beside a model."""
+        return batch_speedup(
+            self.acceptance,
+            self.tokens,
+            batch,
+            lambda batch, tokens: model.decode_step(batch, context_tokens, tokens).seconds,
+            lambda batch, _: self.step_s(model, batch, context_tokens),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +67,10 @@ class Speculation:
     stops_at_batch: int | None
     """None if every batch up to `largest_batch` gains."""
     largest_batch: int
+    step_cost: str
+    """Where the time of a step with drafts comes from."""
+    draft_cost: str
+    """The same of making drafts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +97,7 @@ class SpeedPlan:
         """Every figure, those of the table too, by which `plan explain` finds them."""
         model, tpot = self.replica.model, next(o for o in self.figures if o.id == "speed.tpot")
         context, drafts = self.speed.load.middle_context_tokens, self.speculation
-        gains = () if drafts is None else (speculation_figure(model, context, drafts, tpot),)
+        gains = () if drafts is None else speculation_figures(model, context, drafts, tpot)
         return (
             *self.figures,
             *limit_figures(model, context, self.knee_batch),
@@ -119,6 +151,9 @@ class SpeedPlan:
                 "acceptance": one.draft.acceptance,
                 "acceptance_source": one.draft.source,
                 **asdict(one.at_batch),
+                "cost_ratio": one.at_batch.cost_ratio,
+                "step_cost": one.step_cost,
+                "draft_cost": one.draft_cost,
                 "stops_at_batch": one.stops_at_batch,
                 "largest_batch": one.largest_batch,
             }
@@ -181,19 +216,38 @@ def _powers(batch: int) -> list[int]:
 def _speculation(model: SpeedModel, load: Load, draft: Draft) -> Speculation:
     context = load.middle_context_tokens
 
-    def model_s(batch: int, tokens: int) -> float:
-        return model.decode_step(batch, context, tokens).seconds
-
-    def draft_s(batch: int, tokens: int) -> float:
-        if draft.model is None:
-            return 0.0
-        return draft.model.decode_step(batch, context, tokens).seconds
-
     largest = max(LARGEST_SWEPT_BATCH, load.batch)
-    paying = paying_batches(draft.acceptance, draft.tokens, largest, model_s, draft_s)
+    paying = paying_batches(
+        draft.acceptance,
+        draft.tokens,
+        largest,
+        lambda batch, tokens: model.decode_step(batch, context, tokens).seconds,
+        lambda batch, _: draft.step_s(model, batch, context),
+    )
+    step_cost, draft_cost = _costs_of(model, load.batch, draft)
     return Speculation(
         draft=draft,
-        at_batch=batch_speedup(draft.acceptance, draft.tokens, load.batch, model_s, draft_s),
+        at_batch=draft.speedup(model, load.batch, context),
         stops_at_batch=paying.stops_at_batch,
         largest_batch=largest,
+        step_cost=step_cost,
+        draft_cost=draft_cost,
     )
+
+
+def _costs_of(model: SpeedModel, batch: int, draft: Draft) -> tuple[str, str]:
+    """Where the time of a step with drafts, and of making them, comes from."""
+    measured, basis = model.setup.measured_steps, model.setup.efficiencies.basis
+    step = drafting = f"predicted, {basis}"
+    if measured is not None:
+        said = (
+            f"measured on {measured.day} of {measured.batches[0]} to {measured.batches[-1]} "
+            f"requests, context {measured.context_tokens:,}"
+        )
+        if model.drafts_measured(batch, draft.tokens + 1):
+            step = said
+        if draft.measured_ratio(model, batch) is not None:
+            drafting = said
+    if draft.model is None and draft.passes is None:
+        drafting = "takes no time"
+    return step, drafting

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.plan.quantity import Input, Quantity
-from headrace.plan.speed.speculation import batch_speedup
+from headrace.plan.quantity import Basis, Input, Quantity
 from headrace.plan.speed.speed import SpeedModel, SpeedPoint
 
 if TYPE_CHECKING:
@@ -93,35 +92,51 @@ def _apart(model: SpeedModel) -> tuple[SpeedModel, SpeedModel]:
     )
 
 
-def speculation_figure(
+def speculation_figures(
     model: SpeedModel, context_tokens: int, found: Speculation, tpot: Quantity
-) -> Quantity:
-    """Speedup by drafts at the batch of the load, with that acceptance."""
+) -> tuple[Quantity, ...]:
+    """At the batch of the load: tokens of a step, what it costs, and the speedup by both."""
     draft, at = found.draft, found.at_batch
-    gains = [at.speedup, *(_gain(end, context_tokens, found) for end in _apart(model))]
-    return Quantity(
-        "speed.speculation", "speedup by speculation", at.speedup, "x", "S3",
+    ends = [at, *(draft.speedup(end, at.batch, context_tokens) for end in _apart(model))]
+    # What was measured of drafts is off by about as much as the tests of the same calibration.
+    is_measured = "measured" in (_basis(found.step_cost), _basis(found.draft_cost))
+    error = 1 + (model.setup.efficiencies.rates_error if is_measured else 0.0)
+    costs = [one.cost_ratio * off for one in ends for off in (1 / error, error)]
+    gains = [one.speedup * off for one in ends for off in (1 / error, error)]
+    of_draft = Input("tokens of a draft", draft.tokens, "tokens", "--draft-tokens", "given")
+    tokens = Quantity(
+        "speed.speculation.tokens", "tokens of a step with drafts", at.tokens_per_step,
+        "tokens/request", "S1",
         (
-            Input("acceptance", draft.acceptance, "share", draft.source, "given"),
-            Input("tokens of a draft", draft.tokens, "tokens", "--draft-tokens", "given"),
+            Input("acceptance", draft.acceptance, "share", draft.source,
+                  "given" if draft.source.startswith("--") else "measured"),
+            of_draft,
+        ),
+    )  # fmt: skip
+    cost = Quantity(
+        "speed.speculation.cost", "cost of a step with drafts", at.cost_ratio, "x", "S2",
+        (
+            of_draft,
             Input("draft", draft.name, "", "--draft-model", "given"),
             Input("batch", at.batch, "requests", "given", "given"),
+            Input("draft step / step", at.draft_ratio, "x", found.draft_cost,
+                  _basis(found.draft_cost)),
+            Input("step with drafts / step", at.verify_ratio, "x", found.step_cost,
+                  _basis(found.step_cost)),
             Input(tpot.name, tpot.value, tpot.unit, f"figure {tpot.id}", "given"),
+        ),
+        min(costs), max(costs),
+    )  # fmt: skip
+    speedup = Quantity(
+        "speed.speculation", "speedup by speculation", at.speedup, "x", "S3",
+        tuple(
+            Input(one.name, one.value, one.unit, f"figure {one.id}", "given")
+            for one in (tokens, cost)
         ),
         min(gains), max(gains),
     )  # fmt: skip
+    return speedup, tokens, cost
 
 
-def _gain(model: SpeedModel, context_tokens: int, found: Speculation) -> float:
-    draft = found.draft
-
-    def model_s(batch: int, tokens: int) -> float:
-        return model.decode_step(batch, context_tokens, tokens).seconds
-
-    def draft_s(batch: int, tokens: int) -> float:
-        if draft.model is None:
-            return 0.0
-        return draft.model.decode_step(batch, context_tokens, tokens).seconds
-
-    batch = found.at_batch.batch
-    return batch_speedup(draft.acceptance, draft.tokens, batch, model_s, draft_s).speedup
+def _basis(said: str) -> Basis:
+    return "measured" if said.startswith("measured") else "assumed"

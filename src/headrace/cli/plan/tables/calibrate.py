@@ -32,6 +32,7 @@ def print_calibration(found: Calibration, *, every_row: bool) -> None:
     _rates(console, found)
     _latency(console, found)
     _served(console, found)
+    _drafts(console, found)
     console.print(_said("fitted to the tests below", found.error), highlight=False)
     if found.left_out is not None:
         console.print(
@@ -148,6 +149,42 @@ def _served(console: Console, found: Calibration) -> None:
                 f"{told.queue_s * 1e3:,.1f} ms and read its prompt in {told.prefill_s * 1e3:,.1f}",
                 highlight=False,
             )
+
+
+def _drafts(console: Console, found: Calibration) -> None:
+    """Of models whose steps with drafts were measured."""
+    from rich.table import Table
+
+    for one in found.models:
+        steps = one.draft_steps
+        if steps is None:
+            continue
+        table = Table(
+            "requests",
+            title=f"{visible(one.model)} {visible(one.kind)}: a step with so many drafts of each "
+            "over one without",
+            caption=f"context {steps.context_tokens:,}, measured {steps.day}",
+            caption_justify="left",
+        )
+        table.add_column("without, ms", justify="right")
+        counts = (1, 2, 4, 8)
+        for count in counts:
+            table.add_column(str(count), justify="right")
+        for draft in steps.drafts:
+            table.add_column(f"pass of {visible(draft.draft)}", justify="right")
+        for batch in steps.batches:
+            ratios = [
+                f"{steps.step_ratio(batch, batch * (1 + count)):.2f}"
+                if steps.knows(batch, batch * (1 + count))
+                else "-"
+                for count in counts
+            ]
+            passes = [steps.pass_ratio(draft.draft, batch) for draft in steps.drafts]
+            table.add_row(
+                str(batch), f"{steps.seconds(batch, batch) * 1e3:,.2f}", *ratios,
+                *("-" if each is None else f"{each:.3f}" for each in passes),
+            )  # fmt: skip
+        console.print(table)
 
 
 def _tests(console: Console, rows: Iterable[CheckedRow], title: str) -> None:

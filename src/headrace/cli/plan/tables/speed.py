@@ -129,6 +129,13 @@ def _speculation(console: Console, found: SpeedPlan) -> None:
         f"{one.at_batch.batch:,}; {stops}",
         highlight=False,
     )
+    at = one.at_batch
+    console.print(
+        f"  {at.tokens_per_step:.2f} tokens a step, which costs {at.cost_ratio:.2f} of one "
+        f"without: {at.verify_ratio:.2f} the step itself ({one.step_cost}), {at.draft_tokens} x "
+        f"{at.draft_ratio:.3f} making drafts ({one.draft_cost})",
+        highlight=False,
+    )
 
 
 def _shown(value: float, unit: str) -> str:
