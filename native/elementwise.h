@@ -1,4 +1,4 @@
-// Exponential, the largest of a row, rotary embedding, and the writing of K and V.
+// Exponential, rotary embedding, and the writing of K and V.
 
 #pragma once
 
@@ -34,19 +34,6 @@ static void exp_shifted(const float* x, int64_t n, float shift, float divisor, f
   for (int64_t i = 0; i < n; i += kLanes) {
     store_n(y + i, exp(div(sub(load_n(x + i, n - i), s), d)), n - i);
   }
-}
-
-static float highest(const float* x, int64_t n) {
-  F most = splat(-__builtin_inff());
-  bool nan = false;
-  for (int64_t i = 0; i < n; i += kLanes) {
-    const int64_t left = n - i;
-    const F v = left >= kLanes ? load(x + i)
-                               : select(first(left), load_n(x + i, left), most);
-    nan |= any_nan(v);
-    most = at_least(v, most);
-  }
-  return nan ? __builtin_nanf("") : largest(most);
 }
 
 static void rope(const RopeArgs& a, int64_t row_begin, int64_t row_end) {

@@ -270,6 +270,22 @@ struct Product {
 // that threads share has as many.
 constexpr int64_t kManyRows = 17;
 
+// Scores of a row whose largest is kept, and whose weights are summed together.
+constexpr int64_t kRowBlock = 128;
+// Weights are summed as whole numbers of 2^-42, to which each is rounded: exact in any order, and of
+// so many weights up to 1 still within 63 bits.
+constexpr double kFixedOne = 0x1p42;
+constexpr int64_t kMostScores = (int64_t{1} << 21) - 1;
+
+// The weight of a score x above `bound` is exp((x - most) / temperature), or 0 where that is below
+// `least`; of any other it is 0.
+struct Weighing {
+  float most;
+  float temperature;
+  float least;
+  float bound;
+};
+
 // What multiplies are counted by.
 enum class Operands : int32_t { f32 = 0, bf16 = 1, int8 = 2 };
 constexpr int64_t kProbeBytes = 512;
@@ -289,8 +305,20 @@ struct Kernels {
   // `scratch` holds attention_scratch_bytes(rows, kv), rows = tokens of the item * its q heads.
   void (*attention)(const AttentionArgs&, const AttentionItem&, void* scratch);
   int64_t (*attention_scratch_bytes)(int64_t rows, const KvLayer& kv);
-  // Largest of x[0, n); NaN when any is NaN.
-  float (*highest)(const float* x, int64_t n);
+  // Of a row of scores, a block being kRowBlock of them. `highest_of`: of each block, or null; where
+  // given, blocks without a score above the bound are passed over.
+  // Largest of x[0, n) and, in highest_of, of each block; NaN when any is NaN, and the rest unknown.
+  float (*highest)(const float* x, int64_t n, float* highest_of);
+  // Sum of the weights of each block, in fixed point.
+  void (*weigh)(const Weighing&, const float* x, int64_t n, const float* highest_of, int64_t* sums);
+  // How many are above `bound`.
+  int64_t (*count_above)(const float* x, int64_t n, const float* highest_of, float bound);
+  // Those above `bound` and at most `most`, in their order; returns how many. `to` may be x and has
+  // room for 16 more.
+  int64_t (*take)(const float* x, int64_t n, const float* highest_of, float bound, float most,
+                  float* to);
+  // y = x where the mask has the bit of the id, else -inf.
+  void (*mask)(const float* x, int64_t n, const uint32_t* mask, float* y);
   // y = exp((x - shift) / divisor), all f32.
   void (*exp_shifted)(const float* x, int64_t n, float shift, float divisor, float* y);
   // What the machine can do: both return a value only so that the work is not left out.

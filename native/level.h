@@ -11,6 +11,7 @@
 #include "norm.h"
 #include "operands.h"
 #include "probe.h"
+#include "row_kernels.h"
 
 namespace {
 
@@ -35,6 +36,10 @@ constexpr headrace::Kernels kKernels = {
     .attention = attention<ByChains>,
     .attention_scratch_bytes = attention_scratch_bytes,
     .highest = highest,
+    .weigh = weigh,
+    .count_above = count_above,
+    .take = take,
+    .mask = mask_scores,
     .exp_shifted = exp_shifted,
     .probe_read = probe_read,
     .probe_multiply = probe_multiply,

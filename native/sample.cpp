@@ -3,111 +3,73 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
-#include <utility>
 
 namespace headrace {
 namespace {
 
-using Bucket = SampleScratch::Bucket;
-
 // A mask that leaves one id in so many, or fewer, is followed id by id.
 constexpr int64_t kSparse = 4;
 
-// A number that orders as the float does; both zeros are one.
-uint32_t key_of(float x) {
-  uint32_t bits;
-  x += 0.0f;
-  std::memcpy(&bits, &x, sizeof bits);
-  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+int64_t end_of(const Row& row, int64_t block) {
+  return std::min(row.n, (block + 1) * kRowBlock);
 }
 
-// The largest logit, or what keeps the row from being sampled.
-int32_t check_row(const Kernels& kernels, const float* logits, int64_t n, float* most) {
-  *most = kernels.highest(logits, n);
-  if (std::isnan(*most) || *most == std::numeric_limits<float>::infinity()) return kNoToken;
-  return std::isinf(*most) ? kAllMasked : 0;
+// The row of scores, or what keeps it from being sampled.
+int32_t look_at(const Kernels& kernels, const float* scores, int64_t n, SampleScratch& scratch,
+                Row* row) {
+  float* highest = scratch.highest.data();
+  *row = {scores, n, highest, kernels.highest(scores, n, highest)};
+  if (std::isnan(row->most) || row->most == std::numeric_limits<float>::infinity()) return kNoToken;
+  return std::isinf(row->most) ? kAllMasked : 0;
 }
 
-// Where a walk from the most likely token down stops: at the key `at`, after `ahead` (a count or a
-// mass) of what is likelier.
-template <class Amount>
-struct Stop {
-  uint32_t at;
-  Amount ahead;
-};
-
-// The first key, in descending order, at which the running amount of weight > 0 tokens reaches
-// `limit`; key 0 when none does. Two rounds of 2^16 buckets: the upper half of the key, then the
-// lower, so nothing is sorted.
-template <class Amount, class Of>
-Stop<Amount> walk_down(const float* logits, int64_t n, SampleScratch& scratch, Amount limit,
-                       Amount Bucket::*amount, const Of& of) {
-  const float* weights = scratch.weights.data();
-  uint32_t prefix = 0;
-  Amount ahead = 0;
-  for (int shift = 16; shift >= 0; shift -= 16) {
-    scratch.buckets.assign(SampleScratch::kBuckets, Bucket{0, 0.0});
-    Bucket* buckets = scratch.buckets.data();
-    for (int64_t i = 0; i < n; ++i) {
-      if (!(weights[i] > 0)) continue;
-      const uint32_t key = key_of(logits[i]);
-      if (shift == 0 && key >> 16 != prefix) continue;
-      buckets[(key >> shift) & 0xffff].*amount += of(weights[i]);
-    }
-    int64_t b = SampleScratch::kBuckets - 1;
-    for (; b >= 0; --b) {
-      if (ahead + buckets[b].*amount >= limit) break;
-      ahead += buckets[b].*amount;
-    }
-    if (b < 0) return {0, ahead};
-    prefix = shift == 16 ? static_cast<uint32_t>(b) : prefix << 16 | static_cast<uint32_t>(b);
-  }
-  return {prefix, ahead};
-}
-
-void keep_top_k(const float* logits, int64_t n, int64_t k, SampleScratch& scratch) {
-  const Stop<int64_t> stop = walk_down<int64_t>(logits, n, scratch, k, &Bucket::count,
-                                                [](float) { return int64_t{1}; });
-  for (int64_t i = 0; i < n; ++i) {
-    if (key_of(logits[i]) < stop.at) scratch.weights[static_cast<size_t>(i)] = 0;
-  }
-}
-
-// Tokens stay while the likelier ones (lower ids first among equals) have not reached top_p.
-void keep_top_p(const float* logits, int64_t n, double top_p, SampleScratch& scratch) {
-  float* weights = scratch.weights.data();
-  double total = 0;
-  for (int64_t i = 0; i < n; ++i) total += static_cast<double>(weights[i]);
-  const double limit = top_p * total;
-  const Stop<double> stop =
-      walk_down<double>(logits, n, scratch, limit, &Bucket::mass,
-                        [](float weight) { return static_cast<double>(weight); });
-  double ahead = stop.ahead;
-  for (int64_t i = 0; i < n; ++i) {
-    const uint32_t key = key_of(logits[i]);
-    if (key > stop.at) continue;
-    const float weight = weights[i];
-    if (key < stop.at || ahead >= limit) weights[i] = 0;
-    if (key == stop.at) ahead += static_cast<double>(weight);
-  }
+// The lowest id of the largest score.
+int32_t first_of_most(const Row& row) {
+  int64_t block = 0;
+  while (row.highest[block] != row.most) ++block;
+  int64_t id = block * kRowBlock;
+  while (row.x[id] != row.most) ++id;
+  return static_cast<int32_t>(id);
 }
 
 // The first token, in ascending id, whose cumulative weight exceeds `uniform` of the whole.
-int32_t draw(const float* weights, int64_t n, double uniform) {
-  double total = 0;
-  for (int64_t i = 0; i < n; ++i) total += static_cast<double>(weights[i]);
-  const double target = uniform * total;
-  double cumulative = 0;
-  int64_t last = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    if (weights[i] == 0) continue;
-    cumulative += static_cast<double>(weights[i]);
-    last = i;
-    if (cumulative > target) break;
+int32_t draw(const Kernels& kernels, const Row& row, Weighing weighing, const Kept& kept,
+             double uniform, SampleScratch& scratch) {
+  weighing.bound = kept.bound;
+  int64_t* sums = scratch.sums.data();
+  kernels.weigh(weighing, row.x, row.n, row.highest, sums);
+  float weights[kRowBlock];
+  const auto weigh_block = [&](int64_t block) {
+    const int64_t begin = block * kRowBlock, n = end_of(row, block) - begin;
+    kernels.exp_shifted(row.x + begin, n, weighing.most, weighing.temperature, weights);
+    return n;
+  };
+  const auto weight_at = [&](int64_t block, int64_t i) {
+    const int64_t id = block * kRowBlock + i;
+    const bool counts = kept.has(row.x[id], id) && !(weights[i] < weighing.least);
+    return counts ? fixed(weights[i]) : 0;
+  };
+  const int64_t blocks = (row.n + kRowBlock - 1) / kRowBlock;
+  int64_t total = 0;
+  for (int64_t block = 0; block < blocks; ++block) {
+    // Of the scores at the edge, `weigh` has none.
+    if (block * kRowBlock <= kept.last && row.highest[block] >= kept.edge) {
+      sums[block] = 0;
+      const int64_t n = weigh_block(block);
+      for (int64_t i = 0; i < n; ++i) sums[block] += weight_at(block, i);
+    }
+    total += sums[block];
   }
-  return static_cast<int32_t>(last);
+  const double share = uniform * static_cast<double>(total);
+  // Rounding may carry the product up to the whole; the last token of any weight is then meant.
+  int64_t left = std::min(static_cast<int64_t>(share), total - 1);
+  int64_t block = 0;
+  for (; left >= sums[block]; ++block) left -= sums[block];
+  weigh_block(block);
+  int64_t i = 0;
+  for (; left >= weight_at(block, i); ++i) left -= weight_at(block, i);
+  return static_cast<int32_t>(block * kRowBlock + i);
 }
 
 void penalise(float* scores, int64_t n, const Penalties& penalties) {
@@ -121,11 +83,22 @@ void penalise(float* scores, int64_t n, const Penalties& penalties) {
   }
 }
 
-// Filters set the weights of what they drop to 0; here its scores follow. Weights of 0 from the
-// start are too small for a float: min_p and top_p drop them as well, and top_k is given others.
-void drop(float* scores, int64_t n, const float* weights) {
-  for (int64_t i = 0; i < n; ++i) {
-    if (weights[i] == 0) scores[i] = -std::numeric_limits<float>::infinity();
+// Filters set what they drop to -inf. The largest of blocks follow.
+void drop(float* scores, int64_t n, const Kept& kept, float* highest) {
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  for (int64_t begin = 0, block = 0; begin < n; begin += kRowBlock, ++block) {
+    const int64_t end = std::min(n, begin + kRowBlock);
+    if (!(highest[block] > kept.bound) && !(highest[block] >= kept.edge && begin <= kept.last)) {
+      std::fill(scores + begin, scores + end, kNone);
+      highest[block] = kNone;
+      continue;
+    }
+    float most = kNone;
+    for (int64_t id = begin; id < end; ++id) {
+      scores[id] = kept.has(scores[id], id) ? scores[id] : kNone;
+      most = std::max(most, scores[id]);
+    }
+    highest[block] = most;
   }
 }
 
@@ -141,113 +114,141 @@ int64_t count_allowed(const uint32_t* mask, int64_t n) {
   return count;
 }
 
-// The scores of all ids, -inf where the mask has no bit.
-void masked_scores(const float* logits, int64_t n, const uint32_t* mask, SampleScratch& scratch) {
-  scratch.scores.assign(logits, logits + n);
-  if (mask == nullptr) return;
-  for (int64_t begin = 0; begin < n; begin += 32) {
-    // Within a string nearly all is allowed: what is left out is walked over.
-    const int64_t count = std::min<int64_t>(32, n - begin);
-    const uint32_t all = count < 32 ? (uint32_t{1} << count) - 1 : ~uint32_t{0};
-    for (uint32_t left = ~mask[begin / 32] & all; left != 0; left &= left - 1) {
-      scratch.scores[static_cast<size_t>(begin + std::countr_zero(left))] =
-          -std::numeric_limits<float>::infinity();
-    }
-  }
-}
-
 // The scores of the ids that the mask has, in their order, and these ids.
-void gather_allowed(const float* logits, int64_t n, const uint32_t* mask, SampleScratch& scratch) {
-  scratch.scores.clear();
-  scratch.ids.clear();
+void gather_allowed(const float* logits, int64_t n, const uint32_t* mask,
+                       SampleScratch& scratch) {
+  size_t count = 0;
   for (int64_t begin = 0; begin < n; begin += 32) {
     for (uint32_t left = word_of(mask, begin, n); left != 0; left &= left - 1) {
       const int64_t id = begin + std::countr_zero(left);
-      scratch.scores.push_back(logits[id]);
-      scratch.ids.push_back(static_cast<int32_t>(id));
+      scratch.scores[count] = logits[id];
+      scratch.ids[count++] = static_cast<int32_t>(id);
     }
   }
 }
 
-int32_t chain_row(const Kernels& kernels, const float* logits, int64_t n, const SampleRow& row,
+// `drop` by the weights of what is left.
+void drop_by_min_p(const Kernels& kernels, const Row& row, float min_p, float* scores,
+                   float* highest) {
+  drop(scores, row.n, {weightless(row.most, 1.0f, min_p)}, highest);
+  float weights[kRowBlock];
+  for (int64_t block = 0; block * kRowBlock < row.n; ++block) {
+    if (std::isinf(highest[block])) continue;
+    const int64_t begin = block * kRowBlock, n = end_of(row, block) - begin;
+    kernels.exp_shifted(scores + begin, n, row.most, 1.0f, weights);
+    float& most = highest[block] = -std::numeric_limits<float>::infinity();
+    for (int64_t i = 0; i < n; ++i) {
+      float& score = scores[begin + i];
+      score = weights[i] < min_p ? -std::numeric_limits<float>::infinity() : score;
+      most = std::max(most, score);
+    }
+  }
+}
+
+int32_t chain_row(const Kernels& kernels, const float* logits, int64_t n, const SampleRow& of,
                   SampleScratch& scratch) {
-  scratch.weights.resize(static_cast<size_t>(n));
-  masked_scores(logits, n, row.mask, scratch);
-  float* weights = scratch.weights.data();
   float* scores = scratch.scores.data();
-  float most;
-  int32_t bad = check_row(kernels, scores, n, &most);
+  if (of.mask != nullptr) {
+    kernels.mask(logits, n, of.mask, scores);
+  } else {
+    std::copy(logits, logits + n, scores);
+  }
+  Row row;
+  int32_t bad = look_at(kernels, scores, n, scratch, &row);
   bool greedy = false;
-  for (int s = 0; s < row.chain.count && bad == 0; ++s) {
-    switch (row.chain.stages[s]) {
+  for (int s = 0; s < of.chain.count && bad == 0; ++s) {
+    const Weighing weighing{row.most, 1.0f, 0.0f, 0.0f};
+    Kept kept;
+    switch (of.chain.stages[s]) {
       case Stage::penalties:
-        penalise(scores, n, row.chain.penalties);
-        bad = check_row(kernels, scores, n, &most);
+        penalise(scores, n, of.chain.penalties);
+        bad = look_at(kernels, scores, n, scratch, &row);
         break;
       case Stage::temperature:
-        greedy = row.temperature == 0;
+        greedy = of.temperature == 0;
         if (greedy) break;
-        for (int64_t i = 0; i < n; ++i) scores[i] /= row.temperature;
-        bad = check_row(kernels, scores, n, &most);
+        for (int64_t i = 0; i < n; ++i) scores[i] /= of.temperature;
+        bad = look_at(kernels, scores, n, scratch, &row);
         break;
       case Stage::min_p:
-        if (!(row.min_p > 0)) break;
-        kernels.exp_shifted(scores, n, most, 1.0f, weights);
-        for (int64_t i = 0; i < n; ++i) weights[i] = weights[i] < row.min_p ? 0.0f : weights[i];
-        drop(scores, n, weights);
+        if (!(of.min_p > 0)) break;
+        drop_by_min_p(kernels, row, of.min_p, scores, scratch.highest.data());
         break;
       case Stage::top_k:
-        if (row.top_k == 0 || row.top_k >= n) break;
-        for (int64_t i = 0; i < n; ++i) weights[i] = std::isinf(scores[i]) ? 0.0f : 1.0f;
-        keep_top_k(scores, n, row.top_k, scratch);
-        drop(scores, n, weights);
+        if (of.top_k == 0 || of.top_k >= n) break;
+        keep_top_k(kernels, row, of.top_k, kept, scratch);
+        drop(scores, n, kept, scratch.highest.data());
         break;
       case Stage::top_p:
-        if (!(row.top_p < 1)) break;
-        kernels.exp_shifted(scores, n, most, 1.0f, weights);
-        keep_top_p(scores, n, static_cast<double>(row.top_p), scratch);
-        drop(scores, n, weights);
+        if (!(of.top_p < 1)) break;
+        kept.bound = weightless(row.most, 1.0f, 0.0f);
+        keep_top_p(kernels, row, weighing, static_cast<double>(of.top_p), kept, scratch);
+        drop(scores, n, kept, scratch.highest.data());
         break;
     }
   }
   if (bad != 0) return bad;
-  if (greedy) return static_cast<int32_t>(std::find(scores, scores + n, most) - scores);
-  kernels.exp_shifted(scores, n, most, 1.0f, weights);
-  return draw(weights, n, row.uniform);
+  if (greedy) return first_of_most(row);
+  const Kept all{weightless(row.most, 1.0f, 0.0f)};
+  return draw(kernels, row, {row.most, 1.0f, 0.0f, 0.0f}, all, of.uniform, scratch);
 }
 
 // The default order, of logits that nothing masks.
-int32_t plain_row(const Kernels& kernels, const float* logits, int64_t n, const SampleRow& row,
+int32_t plain_row(const Kernels& kernels, const float* logits, int64_t n, const SampleRow& of,
                   SampleScratch& scratch) {
-  float most;
-  const int32_t bad = check_row(kernels, logits, n, &most);
+  Row row;
+  const int32_t bad = look_at(kernels, logits, n, scratch, &row);
   if (bad != 0) return bad;
-  if (row.temperature == 0) {  // and so is a denormal one, while denormals are read as zero
-    return static_cast<int32_t>(std::find(logits, logits + n, most) - logits);
-  }
-  scratch.weights.resize(static_cast<size_t>(n));
-  float* weights = scratch.weights.data();
+  // And so is a denormal one, while denormals are read as zero.
+  if (of.temperature == 0) return first_of_most(row);
   // The largest logit has weight exactly 1, at any temperature.
-  kernels.exp_shifted(logits, n, most, row.temperature, weights);
-  if (row.min_p > 0) {
-    for (int64_t i = 0; i < n; ++i) weights[i] = weights[i] < row.min_p ? 0.0f : weights[i];
+  const Weighing weighing{row.most, of.temperature, of.min_p, 0.0f};
+  Kept kept{weightless(row.most, of.temperature, of.min_p)};
+  if (of.top_k > 0 && of.top_k < n) keep_top_k(kernels, row, of.top_k, kept, scratch);
+  if (of.top_p < 1) {
+    keep_top_p(kernels, row, weighing, static_cast<double>(of.top_p), kept, scratch);
   }
-  if (row.top_k > 0 && row.top_k < n) keep_top_k(logits, n, row.top_k, scratch);
-  if (row.top_p < 1) keep_top_p(logits, n, static_cast<double>(row.top_p), scratch);
-  return draw(weights, n, row.uniform);
+  return draw(kernels, row, weighing, kept, of.uniform, scratch);
+}
+
+// scratch.best: the k largest scores, lowest ids first among equals, in that order.
+void find_best(const Kernels& kernels, const Row& row, int64_t k, SampleScratch& scratch) {
+  std::vector<SampleScratch::Entry>& best = scratch.best;
+  best.clear();
+  if (k == 0) return;
+  Kept kept;
+  const float least = keep_top_k(kernels, row, k, kept, scratch);
+  const auto collect = [&](const auto& belongs) {
+    for (int64_t block = 0; block * kRowBlock < row.n; ++block) {
+      if (row.highest[block] < least) continue;
+      for (int64_t id = block * kRowBlock; id < end_of(row, block); ++id) {
+        if (!belongs(row.x[id])) continue;
+        best.push_back({row.x[id], static_cast<int32_t>(id)});
+        if (static_cast<int64_t>(best.size()) == k) return;
+      }
+    }
+  };
+  // Fewer than k are larger than the least; of its equals the first ones belong to them.
+  collect([&](float score) { return score > least; });
+  std::sort(best.begin(), best.end(), [](const auto& a, const auto& b) {
+    return a.score != b.score ? a.score > b.score : a.id < b.id;
+  });
+  if (static_cast<int64_t>(best.size()) < k) collect([&](float score) { return score == least; });
+}
+
+// How many scores come before that of `chosen`, lower ids first among equals.
+int64_t count_ahead(const Kernels& kernels, const Row& row, int32_t chosen) {
+  const float mine = row.x[chosen];
+  int64_t ahead = kernels.count_above(row.x, row.n, row.highest, mine);
+  for (int64_t block = 0; block * kRowBlock < chosen; ++block) {
+    if (row.highest[block] < mine) continue;
+    const int64_t end = std::min<int64_t>(chosen, end_of(row, block));
+    for (int64_t id = block * kRowBlock; id < end; ++id) ahead += row.x[id] == mine;
+  }
+  return ahead;
 }
 
 }  // namespace
-
-void SampleScratch::reserve(int64_t n, int64_t k, bool scored) {
-  weights.reserve(static_cast<size_t>(n));
-  if (scored) {
-    scores.reserve(static_cast<size_t>(n));
-    ids.reserve(static_cast<size_t>(n / kSparse));
-  }
-  buckets.reserve(kBuckets);
-  best.reserve(static_cast<size_t>(k));
-}
 
 int32_t sample_row(const Kernels& kernels, const float* logits, int64_t n, const SampleRow& row,
                    SampleScratch& scratch) {
@@ -256,7 +257,7 @@ int32_t sample_row(const Kernels& kernels, const float* logits, int64_t n, const
   const int64_t allowed = count_allowed(row.mask, n);
   if (allowed == 0) return kAllMasked;
   if (allowed > n / kSparse) {
-    masked_scores(logits, n, row.mask, scratch);
+    kernels.mask(logits, n, row.mask, scratch.scores.data());
     return plain_row(kernels, scratch.scores.data(), n, row, scratch);
   }
   // What is masked has weight 0, which no sum, count or order of the others sees.
@@ -268,46 +269,26 @@ int32_t sample_row(const Kernels& kernels, const float* logits, int64_t n, const
 int32_t top_logprobs_row(const Kernels& kernels, const float* logits, int64_t n, int32_t chosen,
                          int64_t k, float* logprob, int32_t* rank, int32_t* ids, float* values,
                          SampleScratch& scratch) {
-  float most;
-  const int32_t bad = check_row(kernels, logits, n, &most);
+  Row row;
+  const int32_t bad = look_at(kernels, logits, n, scratch, &row);
   if (bad != 0) return bad;
-  scratch.weights.resize(static_cast<size_t>(n));
-  kernels.exp_shifted(logits, n, most, 1.0f, scratch.weights.data());
-  double total = 0;
-  for (const float weight : scratch.weights) total += static_cast<double>(weight);
-  const double log_total = std::log(total) + static_cast<double>(most);
-  const auto logprob_of = [&](int64_t id) {
-    return static_cast<float>(static_cast<double>(logits[id]) - log_total);
-  };
-
-  const float mine = logits[chosen];
-  int64_t ahead = 0;
-  for (int64_t i = 0; i < n; ++i) ahead += logits[i] > mine;
-  for (int64_t i = 0; i < chosen; ++i) ahead += logits[i] == mine;
-  *logprob = logprob_of(chosen);
-  *rank = static_cast<int32_t>(ahead + 1);
-
-  // A heap of the k best so far with the worst of them on top; most tokens fail its one test.
-  using Entry = SampleScratch::Entry;
-  const auto better = [](const Entry& a, const Entry& b) {
-    return a.first != b.first ? a.first > b.first : a.second < b.second;
-  };
-  std::vector<Entry>& best = scratch.best;
-  best.clear();
-  for (int64_t i = 0; i < n && k > 0; ++i) {
-    if (static_cast<int64_t>(best.size()) < k) {
-      best.emplace_back(logits[i], i);
-      std::push_heap(best.begin(), best.end(), better);
-    } else if (logits[i] > best.front().first) {
-      std::pop_heap(best.begin(), best.end(), better);
-      best.back() = {logits[i], i};
-      std::push_heap(best.begin(), best.end(), better);
-    }
+  const Weighing weighing{row.most, 1.0f, 0.0f, weightless(row.most, 1.0f, 0.0f)};
+  kernels.weigh(weighing, logits, n, row.highest, scratch.sums.data());
+  int64_t total = 0;
+  for (int64_t block = 0; block * kRowBlock < n; ++block) {
+    total += scratch.sums[static_cast<size_t>(block)];
   }
-  std::sort_heap(best.begin(), best.end(), better);
-  for (size_t i = 0; i < best.size(); ++i) {
-    ids[i] = static_cast<int32_t>(best[i].second);
-    values[i] = logprob_of(best[i].second);
+  const double log_total =
+      std::log(static_cast<double>(total) / kFixedOne) + static_cast<double>(row.most);
+  const auto logprob_of = [&](float score) {
+    return static_cast<float>(static_cast<double>(score) - log_total);
+  };
+  *logprob = logprob_of(logits[chosen]);
+  *rank = static_cast<int32_t>(count_ahead(kernels, row, chosen) + 1);
+  find_best(kernels, row, k, scratch);
+  for (size_t i = 0; i < scratch.best.size(); ++i) {
+    ids[i] = scratch.best[i].id;
+    values[i] = logprob_of(scratch.best[i].score);
   }
   return 0;
 }

@@ -1,15 +1,14 @@
 // From a row of logits to a token, and the log probabilities of the raw distribution.
 //
-// A row is the work of one thread; sums are in double, in ascending order of id, so a result
-// depends on nothing but its row.
+// A row is the work of one thread; weights are summed as whole numbers, so a result depends on
+// nothing but its row.
 
 #pragma once
 
 #include <cstdint>
-#include <utility>
-#include <vector>
 
 #include "kernels.h"
+#include "row_filters.h"
 
 namespace headrace {
 
@@ -43,25 +42,6 @@ struct SampleRow {
   double uniform;
   Chain chain{};
   const uint32_t* mask = nullptr;  // bits of the ids that may come, the lowest first; null for all
-};
-
-// What a thread needs beside the row. Reserved before threads start, since they must not throw.
-struct SampleScratch {
-  static constexpr int64_t kBuckets = 1 << 16;
-  struct Bucket {
-    int64_t count;
-    double mass;
-  };
-  using Entry = std::pair<float, int64_t>;  // logit, id
-
-  // For rows of n logits and the k best of them; with scores where a row has a chain or a mask.
-  void reserve(int64_t n, int64_t k, bool scored);
-
-  std::vector<float> weights;
-  std::vector<float> scores;  // of rows with a chain or a mask
-  std::vector<int32_t> ids;   // of the scores, where a mask leaves few
-  std::vector<Bucket> buckets;
-  std::vector<Entry> best;
 };
 
 constexpr int32_t kNoToken = -1;   // NaN or +inf among the logits

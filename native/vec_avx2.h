@@ -109,9 +109,58 @@ HEADRACE_INLINE M is_nan(F x) {
   return {_mm256_castps_si256(_mm256_cmp_ps(x.a, x.a, _CMP_UNORD_Q)),
           _mm256_castps_si256(_mm256_cmp_ps(x.b, x.b, _CMP_UNORD_Q))};
 }
-HEADRACE_INLINE bool any_nan(F x) {
-  const M nan = is_nan(x);
+HEADRACE_INLINE bool any_nan(F x, F y) {
+  const M nan = {_mm256_castps_si256(_mm256_cmp_ps(x.a, y.a, _CMP_UNORD_Q)),
+                 _mm256_castps_si256(_mm256_cmp_ps(x.b, y.b, _CMP_UNORD_Q))};
   return _mm256_movemask_epi8(_mm256_or_si256(nan.a, nan.b)) != 0;
+}
+
+template <int kCompare>
+HEADRACE_INLINE M compare(F x, F y) {
+  return {_mm256_castps_si256(_mm256_cmp_ps(x.a, y.a, kCompare)),
+          _mm256_castps_si256(_mm256_cmp_ps(x.b, y.b, kCompare))};
+}
+HEADRACE_INLINE M above(F x, F bound) { return compare<_CMP_GT_OQ>(x, bound); }
+HEADRACE_INLINE M reaches(F x, F bound) { return compare<_CMP_GE_OQ>(x, bound); }
+HEADRACE_INLINE uint32_t bits_of(M m) {
+  const int low = _mm256_movemask_ps(_mm256_castsi256_ps(m.a));
+  const int high = _mm256_movemask_ps(_mm256_castsi256_ps(m.b));
+  return static_cast<uint32_t>(low | high << 8);
+}
+HEADRACE_INLINE int64_t count(M m) { return __builtin_popcount(bits_of(m)); }
+HEADRACE_INLINE int64_t compress(float* p, F x, M m) {
+  alignas(32) float from[16];
+  store(from, x);
+  int64_t number = 0;
+  for (uint32_t left = bits_of(m); left != 0; left &= left - 1) {
+    p[number++] = from[__builtin_ctz(left)];
+  }
+  return number;
+}
+
+// A whole number n as the double 1.5 * 2^52 + n, whose lowest bits are n: adding x * 2^42 to the
+// first of them rounds it.
+struct FixedSum {
+  __m256i a, b;
+};
+HEADRACE_INLINE FixedSum no_sum() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+HEADRACE_INLINE __m256i to_fixed(__m128 x) {
+  const __m256d magic = _mm256_set1_pd(0x1.8p52);
+  const __m256d scaled = _mm256_mul_pd(_mm256_cvtps_pd(x), _mm256_set1_pd(0x1p42));
+  return _mm256_sub_epi64(_mm256_castpd_si256(_mm256_add_pd(scaled, magic)),
+                          _mm256_castpd_si256(magic));
+}
+HEADRACE_INLINE FixedSum add_fixed(FixedSum sum, F x) {
+  const __m256i a = _mm256_add_epi64(to_fixed(_mm256_castps256_ps128(x.a)),
+                                     to_fixed(_mm256_castps256_ps128(x.b)));
+  const __m256i b = _mm256_add_epi64(to_fixed(_mm256_extractf128_ps(x.a, 1)),
+                                     to_fixed(_mm256_extractf128_ps(x.b, 1)));
+  return {_mm256_add_epi64(sum.a, a), _mm256_add_epi64(sum.b, b)};
+}
+HEADRACE_INLINE int64_t total(FixedSum sum) {
+  alignas(32) int64_t lanes_of[4];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes_of), _mm256_add_epi64(sum.a, sum.b));
+  return (lanes_of[0] + lanes_of[1]) + (lanes_of[2] + lanes_of[3]);
 }
 
 HEADRACE_INLINE F nearest(F x) {

@@ -63,7 +63,33 @@ HEADRACE_INLINE F fnma(F a, F b, F c) { return _mm512_fnmadd_ps(a, b, c); }  // 
 HEADRACE_INLINE F at_least(F limit, F x) { return _mm512_max_ps(limit, x); }
 HEADRACE_INLINE F at_most(F limit, F x) { return _mm512_min_ps(limit, x); }
 HEADRACE_INLINE F select(M m, F yes, F no) { return _mm512_mask_blend_ps(m, no, yes); }
-HEADRACE_INLINE bool any_nan(F x) { return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q) != 0; }
+// Whether any lane of either is NaN.
+HEADRACE_INLINE bool any_nan(F x, F y) { return _mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q) != 0; }
+// Lanes whose x is above the bound; whose x is that or more; the lanes of two sets that are in both.
+HEADRACE_INLINE M above(F x, F bound) { return _mm512_cmp_ps_mask(x, bound, _CMP_GT_OQ); }
+HEADRACE_INLINE M reaches(F x, F bound) { return _mm512_cmp_ps_mask(x, bound, _CMP_GE_OQ); }
+HEADRACE_INLINE M both(M a, M b) { return static_cast<M>(a & b); }
+HEADRACE_INLINE int64_t count(M m) { return __builtin_popcount(m); }
+// The lanes of x in m, in their order; how many they are. All of sixteen places are written.
+HEADRACE_INLINE int64_t compress(float* p, F x, M m) {
+  _mm512_storeu_ps(p, _mm512_maskz_compress_ps(m, x));
+  return count(m);
+}
+
+// Sums of x * 2^42, each rounded to a whole number (ties to even), for x in [0, 1].
+struct FixedSum {
+  __m512i a, b;
+};
+HEADRACE_INLINE FixedSum no_sum() { return {_mm512_setzero_si512(), _mm512_setzero_si512()}; }
+HEADRACE_INLINE FixedSum add_fixed(FixedSum sum, F x) {
+  const F scaled = _mm512_mul_ps(x, _mm512_set1_ps(0x1p42f));
+  const __m256 low = _mm512_castps512_ps256(scaled), high = _mm512_extractf32x8_ps(scaled, 1);
+  return {_mm512_add_epi64(sum.a, _mm512_cvtps_epi64(low)),
+          _mm512_add_epi64(sum.b, _mm512_cvtps_epi64(high))};
+}
+HEADRACE_INLINE int64_t total(FixedSum sum) {
+  return _mm512_reduce_add_epi64(_mm512_add_epi64(sum.a, sum.b));
+}
 
 // Nearest even.
 HEADRACE_INLINE F nearest(F x) {

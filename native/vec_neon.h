@@ -124,10 +124,49 @@ HEADRACE_INLINE F select(M m, F yes, F no) {
 HEADRACE_INLINE F at_least(F limit, F x) { return select(each<M>(x, limit, vcltq_f32), limit, x); }
 HEADRACE_INLINE F at_most(F limit, F x) { return select(each<M>(x, limit, vcgtq_f32), limit, x); }
 HEADRACE_INLINE M is_number(F x) { return each<M>(x, x, vceqq_f32); }
-HEADRACE_INLINE bool any_nan(F x) {
-  const M good = is_number(x);
+HEADRACE_INLINE bool any_nan(F x, F y) {
+  const M good = each<M>(is_number(x), is_number(y), vandq_u32);
   return vminvq_u32(vandq_u32(vandq_u32(good.a, good.b), vandq_u32(good.c, good.d))) == 0;
 }
+
+HEADRACE_INLINE M above(F x, F bound) { return each<M>(x, bound, vcgtq_f32); }
+HEADRACE_INLINE M reaches(F x, F bound) { return each<M>(x, bound, vcgeq_f32); }
+HEADRACE_INLINE M both(M x, M y) { return each<M>(x, y, vandq_u32); }
+HEADRACE_INLINE int64_t count(M m) {
+  const uint32x4_t ones = vaddq_u32(vaddq_u32(vshrq_n_u32(m.a, 31), vshrq_n_u32(m.b, 31)),
+                                    vaddq_u32(vshrq_n_u32(m.c, 31), vshrq_n_u32(m.d, 31)));
+  return vaddvq_u32(ones);
+}
+HEADRACE_INLINE int64_t compress(float* p, F x, M m) {
+  float from[16];
+  uint32_t kept[16];
+  store(from, x);
+  vst1q_u32(kept, m.a);
+  vst1q_u32(kept + 4, m.b);
+  vst1q_u32(kept + 8, m.c);
+  vst1q_u32(kept + 12, m.d);
+  int64_t number = 0;
+  for (int i = 0; i < 16; ++i) {
+    p[number] = from[i];
+    number += kept[i] & 1;
+  }
+  return number;
+}
+
+// Sums of x * 2^42, each rounded to a whole number (ties to even), for x in [0, 1].
+struct FixedSum {
+  int64x2_t a, b;
+};
+HEADRACE_INLINE FixedSum no_sum() { return {vdupq_n_s64(0), vdupq_n_s64(0)}; }
+HEADRACE_INLINE FixedSum add_part(FixedSum sum, float32x4_t x) {
+  const float64x2_t low = vmulq_n_f64(vcvt_f64_f32(vget_low_f32(x)), 0x1p42);
+  const float64x2_t high = vmulq_n_f64(vcvt_high_f64_f32(x), 0x1p42);
+  return {vaddq_s64(sum.a, vcvtnq_s64_f64(low)), vaddq_s64(sum.b, vcvtnq_s64_f64(high))};
+}
+HEADRACE_INLINE FixedSum add_fixed(FixedSum sum, F x) {
+  return add_part(add_part(add_part(add_part(sum, x.a), x.b), x.c), x.d);
+}
+HEADRACE_INLINE int64_t total(FixedSum sum) { return vaddvq_s64(vaddq_s64(sum.a, sum.b)); }
 
 HEADRACE_INLINE F nearest(F x) {
   return each<F>(x, [](float32x4_t v) { return vrndnq_f32(v); });

@@ -82,11 +82,44 @@ HEADRACE_INLINE F select(M m, F yes, F no) {
 }
 HEADRACE_INLINE F at_least(F limit, F x) { return select(x < limit, limit, x); }
 HEADRACE_INLINE F at_most(F limit, F x) { return select(x > limit, limit, x); }
-HEADRACE_INLINE bool any_nan(F x) {
-  const M nan = x != x;
+HEADRACE_INLINE bool any_nan(F x, F y) {
+  const M nan = (x != x) | (y != y);
   int32_t found = 0;
   for (int i = 0; i < 16; ++i) found |= nan[i];
   return found != 0;
+}
+
+HEADRACE_INLINE M above(F x, F bound) { return x > bound; }
+HEADRACE_INLINE M reaches(F x, F bound) { return x >= bound; }
+HEADRACE_INLINE M both(M x, M y) { return x & y; }
+HEADRACE_INLINE int64_t count(M m) {
+  int64_t number = 0;
+  for (int i = 0; i < 16; ++i) number -= m[i];
+  return number;
+}
+HEADRACE_INLINE int64_t compress(float* p, F x, M m) {
+  int64_t number = 0;
+  for (int i = 0; i < 16; ++i) {
+    p[number] = x[i];
+    number -= m[i];
+  }
+  return number;
+}
+
+// A whole number n as the double 1.5 * 2^52 + n, whose lowest bits are n: adding x * 2^42 to the
+// first of them rounds it.
+typedef double Doubles __attribute__((vector_size(128)));
+typedef int64_t FixedSum __attribute__((vector_size(128)));
+HEADRACE_INLINE FixedSum no_sum() { return FixedSum{}; }
+HEADRACE_INLINE FixedSum add_fixed(FixedSum sum, F x) {
+  const Doubles magic = Doubles{} + 0x1.8p52;
+  const Doubles rounded = __builtin_convertvector(x, Doubles) * 0x1p42 + magic;
+  return sum + (reinterpret_cast<FixedSum>(rounded) - reinterpret_cast<FixedSum>(magic));
+}
+HEADRACE_INLINE int64_t total(FixedSum sum) {
+  int64_t all = 0;
+  for (int i = 0; i < 16; ++i) all += sum[i];
+  return all;
 }
 
 // 1.5 * 2^23: adding it leaves no fraction bits, and the number itself in the lowest bits.

@@ -25,6 +25,10 @@ void check_logits(const View<float>& logits, int64_t num_tokens) {
     refuse("num_tokens " + std::to_string(num_tokens) + " is not in [1, " +
            std::to_string(logits.size(1)) + "], the width of the logits");
   }
+  if (num_tokens > kMostScores) {
+    refuse("num_tokens " + std::to_string(num_tokens) + " is above " + std::to_string(kMostScores) +
+           ", the most whose weights are summed");
+  }
 }
 
 // The masks of R rows of `width` ids: a uint32[(width + 31) / 32] of each, or None.

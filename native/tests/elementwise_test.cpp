@@ -1,4 +1,4 @@
-// Norms, exponential, activations, rope, table lookup and the largest of a row.
+// Norms, exponential, activations, rope and table lookup.
 
 #include <algorithm>
 #include <limits>
@@ -203,24 +203,6 @@ void check_embed(const Kernels& kernels, Checks& checks) {
   }
 }
 
-void check_highest(const Kernels& kernels, Checks& checks) {
-  for (const int64_t n : kWidths) {
-    std::vector<float> x = Random(17).values(n);
-    float most = x[0];
-    for (const float v : x) most = v > most ? v : most;
-    checks.that(kernels.highest(x.data(), n) == most, "highest of " + std::to_string(n));
-    for (const int64_t at : {int64_t{0}, n / 2, n - 1}) {
-      std::vector<float> bad = x;
-      bad[static_cast<size_t>(at)] = __builtin_nanf("");
-      checks.that(std::isnan(kernels.highest(bad.data(), n)), "highest with NaN");
-      std::vector<float> low(x.size(), -__builtin_inff());
-      checks.that(kernels.highest(low.data(), n) == -__builtin_inff(), "highest of -inf");
-      low[static_cast<size_t>(at)] = -3.0f;
-      checks.that(kernels.highest(low.data(), n) == -3.0f, "highest beside -inf");
-    }
-  }
-}
-
 // What the limits are measured with: it runs, and reads no more than it should.
 void check_probe(const Kernels& kernels, Checks& checks) {
   for (const Operands kind : {Operands::f32, Operands::bf16, Operands::int8}) {
@@ -242,7 +224,6 @@ void elementwise_suite(const Kernels& kernels, Checks& checks) {
   check_activations(kernels, checks);
   check_rope(kernels, checks);
   check_embed(kernels, checks);
-  check_highest(kernels, checks);
   check_probe(kernels, checks);
   // As many threads as asked for read denormals as zero.
   checks.that(Backend(kernels, 3).flushing_threads() == 3, "denormals are zero in every thread");

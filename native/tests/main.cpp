@@ -57,6 +57,7 @@ int main(int count, char** arguments) {
     tests::linear_suite(kernels, checks);
     tests::elementwise_suite(kernels, checks);
     tests::attention_suite(kernels, checks);
+    tests::row_suite(kernels, checks);
     tests::sample_suite(kernels, checks);
     tests::experts_suite(kernels, checks);
     tests::heads_suite(kernels, checks);

@@ -12,6 +12,7 @@ void linear_suite(const Kernels& kernels, Checks& checks);
 void books_suite(const Kernels& kernels, Checks& checks);
 void elementwise_suite(const Kernels& kernels, Checks& checks);
 void attention_suite(const Kernels& kernels, Checks& checks);
+void row_suite(const Kernels& kernels, Checks& checks);
 void sample_suite(const Kernels& kernels, Checks& checks);
 void experts_suite(const Kernels& kernels, Checks& checks);
 void heads_suite(const Kernels& kernels, Checks& checks);

@@ -170,6 +170,15 @@ def test_a_large_vocabulary(level: str) -> None:
     assert (ops.sample(logits, rows, 151669) == REFERENCE.sample(logits, rows, 151669)).all()
 
 
+def test_more_tokens_than_sums_hold_are_refused() -> None:
+    ops, logits = CpuOps("portable", 1), np.zeros((1, 1 << 21), np.float32)
+    with pytest.raises(ValueError, match="num_tokens 2097152 is above 2097151"):
+        ops.sample(logits, rows_of(1), 1 << 21)
+    with pytest.raises(ValueError, match="num_tokens 2097152 is above 2097151"):
+        ops.top_logprobs(logits, np.zeros(1, np.int32), 0, 1 << 21)
+    assert ops.sample(logits, rows_of(1, temperature=0), 2097151)[0] == 0
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_top_logprobs(level: str) -> None:
     ops = CpuOps(level, 2)
