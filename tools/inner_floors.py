@@ -50,7 +50,7 @@ _FLOORS: Mapping[str, tuple[str, ...]] = {
         "server_history signals statistics timer vllm_form writer",
         "client concurrency definitions engine journal known_prices mock pooled ratio "
         "series token_count verdict",
-        "collected reply_journal server_figures slo throughput workload",
+        "collected draft_steps reply_journal server_figures slo throughput workload",
         "goodput prompts",
         "summary traces vllm_result",
         "load_point",

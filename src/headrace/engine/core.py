@@ -18,7 +18,7 @@ from headrace.engine.answers import output, prefilled, started
 from headrace.engine.drafts.forced_spans import ForcedSpans
 from headrace.engine.drafts.passes.draft_chain import DraftChain
 from headrace.engine.drafts.proposer import Drafter, Proposer
-from headrace.engine.drafts.speculation import Compared
+from headrace.engine.drafts.speculation import DraftTotals
 from headrace.engine.drafts.speculative_config import read_speculative_config, speculation_of
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.drafts.thinking import Thinking
@@ -326,7 +326,7 @@ class EngineCore:
     def stats(self) -> Stats:
         """Figures as of now; counters are totals since start."""
         totals = self.scheduler.totals
-        compared = Compared() if self._speculation is None else self._speculation.compared
+        compared = DraftTotals() if self._speculation is None else self._speculation.compared
         return Stats(
             num_running=len(self.scheduler.running),
             num_waiting=len(self.scheduler.waiting) + self._grammars.num_waiting,

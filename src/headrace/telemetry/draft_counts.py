@@ -68,7 +68,7 @@ def counts_of_text(text: str) -> DraftCounts | None:
 
 def counts_of_readings(readings: Sequence[Reading]) -> DraftCounts | None:
     """From the first to the last; None where no row had drafts, or that is not told twice."""
-    names = {name for one in readings for name in one.values}
+    names = {name for reading in readings for name in reading.values}
     grown = {name: growth(readings, name) for name in names & _NAMES.keys()}
     return counts_of({name: value for name, value in grown.items() if value is not None})
 

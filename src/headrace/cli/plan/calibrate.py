@@ -164,12 +164,12 @@ def _by_kind(
     from headrace.plan.run_file import is_run
 
     named = tuple(one for one in sources if one.is_dir() or is_run(one))
-    others = [one for one in sources if one not in named]
-    steps = [one for one in others if is_recording(one)]
+    others = [path for path in sources if path not in named]
+    steps = [path for path in others if is_recording(path)]
     return (
         read_runs(named),
-        tuple(read_recorded(one) for one in steps),
-        tuple(one for one in others if one not in steps),
+        tuple(read_recorded(path) for path in steps),
+        tuple(path for path in others if path not in steps),
     )
 
 

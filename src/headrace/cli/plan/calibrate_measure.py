@@ -105,7 +105,7 @@ def _measure(
         threads=threads,
         cpu_level=cpu_level,
         max_model_len=max(
-            *(one.test.positions for one in planned),
+            *(each.test.positions for each in planned),
             *(case.positions for case in _drafted().values() if case.positions <= most_positions),
         ),
         max_num_seqs=most_requests + 1,
@@ -214,7 +214,7 @@ def _measure_draft(name: str, draft: str, book: Book, model: MeasurementSet, fre
     if steps is None:
         raise ConfigError(f"--draft-model: no steps with drafts of {name} could be measured")
     label = Path(draft).name
-    if not fresh and any(one.draft == label for one in steps.drafts):
+    if not fresh and any(known.draft == label for known in steps.drafts):
         return
     click.echo(f"passes of the draft {label}", err=True)
     settings = {

@@ -98,15 +98,15 @@ def print_comparison(
     for heading in ("predicted", "band", "measured", "error"):
         table.add_column(heading, justify="right")
     table.add_column("id")
-    for one in rows:
-        known = one.measured is not None
+    for figure in rows:
+        known = figure.measured is not None
         table.add_row(
-            visible(one.name),
-            shown(one.predicted, one.unit),
-            band(one.low, one.high, one.unit),
-            shown(one.measured, one.unit) if known else "-",
-            "-" if one.error is None else f"{one.error:+.0%}",
-            one.id,
+            visible(figure.name),
+            shown(figure.predicted, figure.unit),
+            band(figure.low, figure.high, figure.unit),
+            shown(figure.measured, figure.unit) if known else "-",
+            "-" if figure.error is None else f"{figure.error:+.0%}",
+            figure.id,
         )
     console.print(table)
     said = (

@@ -188,7 +188,7 @@ def draft_times_of(
         return None, ()
     steps = None if replica is None else replica.model.setup.measured_steps
     name = None if draft is None else Path(draft).name
-    if name is not None and (steps is None or all(one.draft != name for one in steps.drafts)):
+    if name is not None and (steps is None or all(known.draft != name for known in steps.drafts)):
         raise ConfigError(
             f"--draft-model {shown(name)}: its passes were not measured beside this model; run "
             "`headrace plan calibrate --measure MODEL --draft-model DRAFT` first"

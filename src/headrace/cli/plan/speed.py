@@ -197,4 +197,4 @@ def _passes(replica: Replica, name: str | None) -> str | None:
     if steps is None or name is None:
         return None
     wanted = Path(name).name
-    return next((one.draft for one in steps.drafts if one.draft == wanted), None)
+    return next((known.draft for known in steps.drafts if known.draft == wanted), None)

@@ -51,8 +51,8 @@ MOST_OVERRUN = 3.0
 """Times what a step of its size takes, as far as one is booked as lost."""
 
 
-class Compared(NamedTuple):
-    """Steps with drafts whose time was compared with one without, all together."""
+class DraftTotals(NamedTuple):
+    """Totals of the steps with drafts whose time was compared with one without."""
 
     steps: int = 0
     tokens: float = 0.0
@@ -105,7 +105,7 @@ class Speculation:
         self._acceptance = [Acceptance() for _ in sources]
         self.costs = StepCosts()
         """Of steps, as far as they are known."""
-        self.compared = Compared()
+        self.compared = DraftTotals()
         """What drafts came to since the start."""
         self._histories: dict[Request, _History] = {}
         self._taken: dict[Request, Sequence[int]] = {}
@@ -234,7 +234,7 @@ class Speculation:
             booked_s -= model.reading_s
         gained, spent = self._num_given / batch, booked_s / plain_s - 1
         so_far = self.compared
-        self.compared = Compared(
+        self.compared = DraftTotals(
             so_far.steps + 1,
             so_far.tokens + 1 + gained,
             so_far.seconds + seconds,

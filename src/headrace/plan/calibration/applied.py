@@ -67,11 +67,11 @@ def measured_steps_of(
         return None
     wanted = (shape.name, shape.parameters.total, kind_named(catalog, shape, weights))
     fits = (
-        one.draft_steps
-        for one in found.calibration.models
-        if (one.model, one.parameters, one.kind) == wanted
+        fit.draft_steps
+        for fit in found.calibration.models
+        if (fit.model, fit.parameters, fit.kind) == wanted
     )
-    return next((one for one in fits if one is not None), None)
+    return next((steps for steps in fits if steps is not None), None)
 
 
 def kind_named(catalog: Catalog, shape: ModelShape, weights: Quantization | None) -> str | None:

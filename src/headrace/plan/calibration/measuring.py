@@ -166,10 +166,10 @@ class Book:
 
     def _kept(self, model: MeasurementSet) -> MeasurementSet:
         """What the file has of it; the set without rows that it is where it has nothing."""
-        return next((one for one in self._sets if _same(one, model)), model)
+        return next((kept for kept in self._sets if _same(kept, model)), model)
 
     def _write(self, whole: MeasurementSet) -> None:
-        self._sets = [*(one for one in self._sets if not _same(one, whole)), whole]
+        self._sets = [*(kept for kept in self._sets if not _same(kept, whole)), whole]
         write_measured(self._path, self._sets)
 
 

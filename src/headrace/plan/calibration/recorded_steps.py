@@ -71,15 +71,15 @@ def read_recorded(path: Path) -> RecordedSteps:
     try:
         said = msgspec.json.decode(read_bytes(path), type=_File)
         passes = tuple(
-            PassSize(one.tokens, statistics.median(one.seconds))
-            for one in sorted(said.passes, key=lambda one: one.tokens)
+            PassSize(size.tokens, statistics.median(size.seconds))
+            for size in sorted(said.passes, key=lambda size: size.tokens)
         )
         steps = MeasuredSteps(
             measured_at=said.on.date,
             context_tokens=said.context,
             steps=tuple(
-                StepSize(one.batch, one.tokens, statistics.median(one.seconds))
-                for one in said.steps
+                StepSize(size.batch, size.tokens, statistics.median(size.seconds))
+                for size in said.steps
             ),
         )
         if passes and said.draft:
@@ -118,7 +118,7 @@ def with_recorded(
                     f"{_said(own)}): record it again here"
                 )
         name = calibrated_name(calibration, each.where, model or each.model)
-        models = tuple(_with(one, each.steps) if one.model == name else one for one in models)
+        models = tuple(_with(fit, each.steps) if fit.model == name else fit for fit in models)
     return msgspec.structs.replace(calibration, models=models)
 
 

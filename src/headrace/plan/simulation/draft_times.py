@@ -17,7 +17,7 @@ from headrace.plan.step.measured_steps import MeasuredSteps
 
 @dataclass(frozen=True, kw_only=True)
 class DraftTimes:
-    """What drafts cost beside a model."""
+    """Times of steps with drafts of a model."""
 
     steps: MeasuredSteps
     draft: str | None = None

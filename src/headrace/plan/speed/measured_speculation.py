@@ -72,5 +72,5 @@ def comparison_dict(
     return {
         "source": source,
         "counts": msgspec.to_builtins(counts),
-        "figures": [{**msgspec.to_builtins(one), "error": one.error} for one in rows],
+        "figures": [{**msgspec.to_builtins(row), "error": row.error} for row in rows],
     }

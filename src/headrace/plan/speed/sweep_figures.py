@@ -101,8 +101,8 @@ def speculation_figures(
     # What was measured of drafts is off by about as much as the tests of the same calibration.
     is_measured = "measured" in (_basis(found.step_cost), _basis(found.draft_cost))
     error = 1 + (model.setup.efficiencies.rates_error if is_measured else 0.0)
-    costs = [one.cost_ratio * off for one in ends for off in (1 / error, error)]
-    gains = [one.speedup * off for one in ends for off in (1 / error, error)]
+    costs = [end.cost_ratio * off for end in ends for off in (1 / error, error)]
+    gains = [end.speedup * off for end in ends for off in (1 / error, error)]
     of_draft = Input("tokens of a draft", draft.tokens, "tokens", "--draft-tokens", "given")
     tokens = Quantity(
         "speed.speculation.tokens", "tokens of a step with drafts", at.tokens_per_step,
@@ -130,8 +130,8 @@ def speculation_figures(
     speedup = Quantity(
         "speed.speculation", "speedup by speculation", at.speedup, "x", "S3",
         tuple(
-            Input(one.name, one.value, one.unit, f"figure {one.id}", "given")
-            for one in (tokens, cost)
+            Input(part.name, part.value, part.unit, f"figure {part.id}", "given")
+            for part in (tokens, cost)
         ),
         min(gains), max(gains),
     )  # fmt: skip

@@ -51,11 +51,11 @@ class DraftPasses(msgspec.Struct, frozen=True, kw_only=True):
     """By ascending tokens."""
 
     def __post_init__(self) -> None:
-        _check_ascending([(one.tokens, one.seconds) for one in self.passes])
+        _check_ascending([(size.tokens, size.seconds) for size in self.passes])
 
     def seconds(self, tokens: int) -> float:
         """Of a pass of so many tokens, on lines between sizes."""
-        return line_at([(one.tokens, one.seconds) for one in self.passes], tokens)
+        return line_at([(size.tokens, size.seconds) for size in self.passes], tokens)
 
 
 class MeasuredSteps(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -88,14 +88,14 @@ class MeasuredSteps(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def batches(self) -> tuple[int, ...]:
         """Numbers of requests that were measured."""
-        return tuple(sorted({one.batch for one in self.steps}))
+        return tuple(sorted({size.batch for size in self.steps}))
 
     @cached_property
     def _curves(self) -> Mapping[int, Sequence[tuple[float, float]]]:
         """Seconds by drafts, of each number of requests."""
         return {
             batch: sorted(
-                (one.tokens - batch, one.seconds) for one in self.steps if one.batch == batch
+                (size.tokens - batch, size.seconds) for size in self.steps if size.batch == batch
             )
             for batch in self.batches
         }
@@ -124,14 +124,14 @@ class MeasuredSteps(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def pass_ratio(self, draft: str, batch: int) -> float | None:
         """A pass of a draft over a step of a token each; None of one that was not measured, and of
         more requests than were."""
-        found = next((one for one in self.drafts if one.draft == draft), None)
+        found = next((known for known in self.drafts if known.draft == draft), None)
         if found is None or batch > self.batches[-1]:
             return None
         return found.seconds(batch) / self.seconds(batch, batch)
 
     def with_draft(self, passes: DraftPasses) -> MeasuredSteps:
         """The same with passes of a draft, in the place of earlier ones of it."""
-        others = (one for one in self.drafts if one.draft != passes.draft)
+        others = (known for known in self.drafts if known.draft != passes.draft)
         return msgspec.structs.replace(self, drafts=(*others, passes))
 
     def _near(self, batch: int) -> Sequence[int]:

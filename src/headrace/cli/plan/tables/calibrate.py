@@ -155,14 +155,14 @@ def _drafts(console: Console, found: Calibration) -> None:
     """Of models whose steps with drafts were measured."""
     from rich.table import Table
 
-    for one in found.models:
-        steps = one.draft_steps
+    for model in found.models:
+        steps = model.draft_steps
         if steps is None:
             continue
         table = Table(
             "requests",
-            title=f"{visible(one.model)} {visible(one.kind)}: a step with so many drafts of each "
-            "over one without",
+            title=f"{visible(model.model)} {visible(model.kind)}: a step with so many drafts of "
+            "each over one without",
             caption=f"context {steps.context_tokens:,}, measured {steps.day}",
             caption_justify="left",
         )
