@@ -74,7 +74,7 @@ static bool meets_finite(const uint8_t* group, const uint8_t* values, float scal
       sum = fma(o, zero(), fma(e, zero(), sum));
     }
   }
-  return !any_nan(sum);
+  return !any_nan(sum, sum);
 }
 
 }  // namespace
