@@ -164,7 +164,7 @@ async def test_streams_do_not_disturb_each_other(
         path,
         *("--kv-cache-dtype", kv),
         *("--block-size", "16", "--num-gpu-blocks-override", str(blocks)),
-        *("--max-num-batched-tokens", "64", "--max-model-len", "200"),
+        *("--max-num-batched-tokens", "64", "--max-model-len", "200", "--max-step-ms", "0"),
     )
     cases = _cases(count, server.model, random.Random(f"{codec} {count}"))
     together = await _together(server.url, cases)
