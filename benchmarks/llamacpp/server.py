@@ -33,3 +33,9 @@ def start_server(
         time.sleep(0.1)
     process.kill()
     raise RuntimeError(f"llama-server was not ready: {command}")
+
+
+def stop_server(process: subprocess.Popen[bytes]) -> None:
+    """End it and wait until it is gone."""
+    process.terminate()
+    process.wait(30)

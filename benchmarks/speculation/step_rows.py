@@ -3,25 +3,35 @@
 One stream decodes behind a prompt of `--context` tokens, and its row carries so many drafts, all of
 them wrong, so that each step computes 1 + drafts tokens and gives one. Sizes take turns, a step at
 a time, so that whatever else the machine does meets all of them. Prints the median time of a step
-of 1 to 16 tokens, and that over the time of one: what drafts have to earn. Beside it, what
-`headrace plan` expects of this machine, where it has measured it (`headrace plan machine`).
+of 1 to 16 tokens, and that over the time of one: what drafts have to earn. Beside it, in brackets,
+the same of `headrace plan speed`, where `headrace bench machine` has measured this machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 from bisect import bisect_right
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from benchmarks.markdown import surroundings, surroundings_line, table
 from headrace.bench.draft_steps import WrongDrafts, time_steps
+from headrace.catalog import Catalog
+from headrace.catalog.user_folder import folders
 from headrace.config import EngineConfig
+from headrace.embedded import embedded_model
 from headrace.engine.load import load_engine
+from headrace.plan.calibration.stored import stored_calibration
+from headrace.plan.memory.kv_cache import kv_kind
+from headrace.plan.memory.memory import Storage
+from headrace.plan.model.find_model import shape_named
+from headrace.plan.speed.replica import ReplicaChoice, replica_of
+from headrace.telemetry.machine import stored_machine
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16)
 
@@ -55,6 +65,29 @@ def measured_rows(
     return Rows({1 + count: statistics.median(each) for count, each in taken_s.items()})
 
 
+def planned_rows(model: str, sizes: Sequence[int] = SIZES, *, context: int = 128) -> Rows | None:
+    """What `headrace plan speed` expects of one request whose step has so many tokens.
+
+    By the stored calibration where there is one; None where the machine was not measured.
+    """
+    machine = stored_machine(os.environ)
+    if machine is None:
+        return None
+    known = Catalog.load(folders(os.environ, ()))
+    shape = shape_named(known, model or str(embedded_model()), os.environ)
+    cache = kv_kind("F16", known)
+    calibration = stored_calibration(os.environ, datetime.now(UTC))
+    choice = ReplicaChoice(hardware="this")
+    replica = replica_of(known, shape, Storage(None, cache, cache), choice, machine, calibration)
+    return Rows({size: replica.model.decode_step(1, context, size).seconds for size in sizes})
+
+
+def _in_brackets(planned: Rows | None, size: int) -> str:
+    if planned is None:
+        return ""
+    return f" ({1e3 * planned.of(size):.2f} ms, {planned.of(size) / planned.of(1):.2f})"
+
+
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
@@ -64,14 +97,16 @@ def main() -> int:
     options = parser.parse_args()
     facts = surroundings(datetime.now())
     found = {model: measured_rows(model, context=options.context) for model in options.models}
+    planned = {model: planned_rows(model, context=options.context) for model in options.models}
     if options.json:
         seconds = {model: rows.seconds for model, rows in found.items()}
-        sys.stdout.write(json.dumps({"on": facts, "seconds": seconds}) + "\n")
+        plans = {model: rows and rows.seconds for model, rows in planned.items()}
+        sys.stdout.write(json.dumps({"on": facts, "seconds": seconds, "planned": plans}) + "\n")
         return 0
     columns = ["tokens of a step", *(model.rpartition("/")[2] or "embedded" for model in found)]
     lines = [
         [size, *(f"{1e3 * rows.of(size):.2f} ms, {rows.of(size) / rows.of(1):.2f}"
-                 for rows in found.values())]
+                 f"{_in_brackets(planned[model], size)}" for model, rows in found.items())]
         for size in SIZES
     ]  # fmt: skip
     sys.stdout.write(f"{table(columns, lines)}\n\n{surroundings_line(facts)}\n")

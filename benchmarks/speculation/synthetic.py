@@ -17,7 +17,6 @@ import itertools
 import json
 import random
 import statistics
-import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -28,7 +27,7 @@ from typing import Any
 import httpx
 
 from benchmarks.llamacpp.build import built
-from benchmarks.llamacpp.server import start_server
+from benchmarks.llamacpp.server import start_server, stop_server
 from benchmarks.markdown import surroundings, surroundings_line, table, tell
 from benchmarks.speculation.decoding import decode, in_words
 from benchmarks.speculation.step_rows import measured_rows
@@ -112,13 +111,8 @@ def pairs(
 def _start(stack: ExitStack, program: str, model: str, threads: int, extra: list[str]) -> str:
     options = ["-c", "2048", "-np", "1", "-t", str(threads), "--no-webui", *extra]
     process, url = start_server(program, Path(model), options)
-    stack.callback(_end, process)
+    stack.callback(stop_server, process)
     return url
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    process.wait(30)
 
 
 def main() -> int:
