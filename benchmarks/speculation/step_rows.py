@@ -13,13 +13,14 @@ import argparse
 import json
 import os
 import random
-import statistics
 import sys
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
+
+import numpy as np
 
 from benchmarks.markdown import surroundings, surroundings_line, table
 from headrace.catalog import Catalog
@@ -70,13 +71,19 @@ class Rows(NamedTuple):
 
 
 def measured_rows(
-    model: str, sizes: Sequence[int] = SIZES, *, context: int = 128, rounds: int = 24
+    model: str,
+    sizes: Sequence[int] = SIZES,
+    *,
+    context: int = 128,
+    rounds: int = 24,
+    quantile: float = 0.5,
+    threads: int | None = None,
 ) -> Rows:
-    """The medians of a model."""
+    """The medians of a model, or another quantile. threads: None for the engine's default."""
     drafts = WrongDrafts()
     config = EngineConfig(
         model=model, max_model_len=context + 2 * rounds * len(sizes) + max(sizes) + 8,
-        speculative_config="none", max_num_seqs=1,
+        speculative_config="none", max_num_seqs=1, threads=threads,
     )  # fmt: skip
     core = load_engine(config, proposers=[drafts]).core
     taken_s: dict[int, list[float]] = {size: [] for size in sizes}
@@ -91,7 +98,7 @@ def measured_rows(
             seconds = timed_step_s(core)
             if turn >= 2:  # the first ones meet cold caches and new shapes
                 taken_s[size].append(seconds)
-    return Rows({size: statistics.median(values) for size, values in taken_s.items()})
+    return Rows({size: float(np.quantile(values, quantile)) for size, values in taken_s.items()})
 
 
 def planned_rows(model: str, sizes: Sequence[int] = SIZES, *, context: int = 128) -> Rows | None:
@@ -129,10 +136,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("models", nargs="*", default=[""], help="checkpoints, a column each")
     parser.add_argument("--context", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=24, help="steps of each size")
+    parser.add_argument(
+        "--quantile",
+        type=float,
+        default=0.5,
+        help="of the steps of a size; a low one where other work disturbs most of them",
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     facts = surroundings(datetime.now())
-    found = {model: measured_rows(model, context=options.context) for model in options.models}
+    found = {
+        model: measured_rows(
+            model, context=options.context, rounds=options.rounds, quantile=options.quantile
+        )
+        for model in options.models
+    }
     planned = {model: planned_rows(model, context=options.context) for model in options.models}
     if options.json:
         seconds = {model: rows.seconds for model, rows in found.items()}
