@@ -12,12 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import sys
 from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
+
+import numpy as np
 
 from benchmarks.markdown import surroundings, surroundings_line, table
 from headrace.bench.draft_steps import WrongDrafts, time_steps
@@ -51,18 +52,24 @@ class Rows(NamedTuple):
 
 
 def measured_rows(
-    model: str, sizes: Sequence[int] = SIZES, *, context: int = 128, rounds: int = 24
+    model: str,
+    sizes: Sequence[int] = SIZES,
+    *,
+    context: int = 128,
+    rounds: int = 24,
+    quantile: float = 0.5,
+    threads: int | None = None,
 ) -> Rows:
-    """The medians of a model."""
+    """The medians of a model, or another quantile. threads: None for the engine's default."""
     drafts = WrongDrafts()
     config = EngineConfig(
         model=model, max_model_len=context + 2 * (rounds + 2) * len(sizes) + max(sizes) + 8,
-        speculative_config="none", max_num_seqs=2,
+        speculative_config="none", max_num_seqs=2, threads=threads,
     )  # fmt: skip
     core = load_engine(config, proposers=[drafts]).core
     counts = [size - 1 for size in sizes]
     taken_s = time_steps(core, drafts, batch=1, sizes=counts, context=context, rounds=rounds)
-    return Rows({1 + count: statistics.median(each) for count, each in taken_s.items()})
+    return Rows({1 + each: float(np.quantile(of, quantile)) for each, of in taken_s.items()})
 
 
 def planned_rows(model: str, sizes: Sequence[int] = SIZES, *, context: int = 128) -> Rows | None:
@@ -93,10 +100,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("models", nargs="*", default=[""], help="checkpoints, a column each")
     parser.add_argument("--context", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=24, help="steps of each size")
+    parser.add_argument(
+        "--quantile",
+        type=float,
+        default=0.5,
+        help="of the steps of a size; a low one where other work disturbs most of them",
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     facts = surroundings(datetime.now())
-    found = {model: measured_rows(model, context=options.context) for model in options.models}
+    found = {
+        model: measured_rows(
+            model, context=options.context, rounds=options.rounds, quantile=options.quantile
+        )
+        for model in options.models
+    }
     planned = {model: planned_rows(model, context=options.context) for model in options.models}
     if options.json:
         seconds = {model: rows.seconds for model, rows in found.items()}

@@ -7,7 +7,8 @@ not); nothing chooses how many to take. llama-server takes the first tokens of i
 the same chances whatever they are (--spec-synth-rates; what it writes then is no answer of the
 model). Off and on take turns, ours and theirs too. Printed: tokens per second off, the speed-up,
 and what formula S3 gives for that chance and length with our own cost of a step of 1 + length
-tokens, measured just before.
+tokens, measured just before. With other work on the machine `--threads 1` is fairer: threads that
+wait for each other lose most by it.
 """
 
 from __future__ import annotations
@@ -65,9 +66,11 @@ class RightDrafts:
 class Ours:
     """An engine of ours."""
 
-    def __init__(self, model: str, tokens: int) -> None:
+    def __init__(self, model: str, tokens: int, threads: int) -> None:
         self._drafts = RightDrafts()
-        config = EngineConfig(model=model, speculative_config="none", max_model_len=tokens + 128)
+        config = EngineConfig(
+            model=model, speculative_config="none", max_model_len=tokens + 128, threads=threads
+        )
         self._core = load_engine(config, proposers=[self._drafts]).core
         self._params = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True)
         self._drafts.answer = self.run(0, 0.0)[1]
@@ -124,12 +127,13 @@ def main() -> int:
     parser.add_argument("--lengths", type=int, nargs="+", default=[3, 5, 8])
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2, help="of llama-server")
+    parser.add_argument("--threads", type=int, default=2, help="of both")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     facts = surroundings(datetime.now())
-    rows = measured_rows(options.model, sorted({1, *(1 + length for length in options.lengths)}))
-    ours = Ours(options.model, options.tokens)
+    sizes = sorted({1, *(1 + length for length in options.lengths)})
+    rows = measured_rows(options.model, sizes, threads=options.threads)
+    ours = Ours(options.model, options.tokens, options.threads)
     program = built(options.llama).tool("llama-server") if options.llama else None
     cells: list[dict[str, Any]] = []
     for chance, length in itertools.product(options.chances, options.lengths):
