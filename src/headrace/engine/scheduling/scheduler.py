@@ -313,15 +313,15 @@ class Scheduler:
         """Tokens of the next step that are left for a request not yet in, when those have theirs
         that come before it."""
         budget = StepBudget(self._budget, self._limit)
-        decoding = [one for one in self.running if one.lag == 1]
+        decoding = [other for other in self.running if other.lag == 1]
         budget.take(min(budget.num_tokens, len(decoding)))
-        context = sum(one.num_wanted for one in decoding)
+        context = sum(other.num_wanted for other in decoding)
         budget.begin_prompts(StepLoad(decodes=len(decoding), context_tokens=context))
-        for one in self.running:
-            if one.lag > 1 and one.rank < request.rank:
-                start = one.num_computed
-                count = self._rows.chunk(one, budget.room(start))
-                budget.take_prompt(start, one.lag, count)
+        for other in self.running:
+            if other.lag > 1 and other.rank < request.rank:
+                start = other.num_computed
+                count = self._rows.chunk(other, budget.room(start))
+                budget.take_prompt(start, other.lag, count)
         return budget.room(match.num_tokens)
 
     def _victims(self, request: Request, match: Match) -> list[Request]:
