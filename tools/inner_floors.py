@@ -56,7 +56,7 @@ _FLOORS: Mapping[str, tuple[str, ...]] = {
         "load_point",
         "report",
         "load",
-        "providers",
+        "against providers",
     ),
     "server": (
         "api_error responses_store",

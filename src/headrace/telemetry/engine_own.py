@@ -69,6 +69,7 @@ def _facts(make: Families, facts: EngineFacts, version: str) -> Iterator[Metric]
         backend=facts.backend,
         cpu_level=facts.cpu_level,
         threads=str(facts.num_threads),
+        weight_codec=facts.weight_codec,
     )
     yield make.gauge("headrace:weight_bytes", "Bytes of weights.", facts.weight_bytes)
     yield make.gauge("headrace:kv_cache_bytes", "Bytes of the KV cache.", facts.kv_bytes)

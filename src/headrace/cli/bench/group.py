@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from headrace.cli.bench.against import against
 from headrace.cli.bench.compare import compare
 from headrace.cli.bench.engine import engine
 from headrace.cli.bench.load.command import load
@@ -25,3 +26,4 @@ bench.add_command(load)
 bench.add_command(compare)
 bench.add_command(report)
 bench.add_command(providers)
+bench.add_command(against)

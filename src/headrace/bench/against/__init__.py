@@ -1,0 +1,1 @@
+"""headrace beside a server that somebody runs already, on one machine, in turns."""

@@ -1,0 +1,102 @@
+"""What both servers are asked, and how fast each answer was, from the records of its requests.
+
+Rates count what the server itself counted (`usage`), and are of the client's clock: what a user of
+that server would see, its HTTP and its tokenizer included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Literal, NamedTuple
+
+from headrace.bench.load.failures import failure_report
+from headrace.bench.record import RequestRecord
+from headrace.errors import HeadraceError
+
+_NS_PER_S = 1e9
+
+
+class AgainstCase(NamedTuple):
+    """One load: `users` requests at once of `prompt` tokens each, with `new` tokens of answer."""
+
+    name: str
+    users: int
+    prompt: int
+    new: int
+    figure: Literal["prefill", "decode", "total"]
+    """prefill: prompt tokens by the time until the whole answer, of one token, is there; decode:
+    tokens behind the first by the time behind the first; total: prompts and answers of all requests
+    by the time from the first request to the last answer. All in tokens per second."""
+    shared: int = 0
+    """Tokens of `prompt` with which every prompt begins."""
+
+    @property
+    def positions(self) -> int:
+        """Longest that a request becomes."""
+        return self.prompt + self.new
+
+    def arguments(self) -> list[str]:
+        """Of `headrace bench load`."""
+        lengths = ["--input-tokens", str(self.prompt - self.shared), "--output-tokens"]
+        load = [*lengths, str(self.new), "--concurrency", str(self.users)]
+        load += ["--requests", str(self.users), "--ignore-eos"]
+        if self.shared:
+            load += ["--prefix-tokens", str(self.shared)]
+        return load
+
+
+CASES = {
+    case.name: case
+    for case in (
+        AgainstCase("prefill-512", 1, 512, 1, "prefill"),
+        AgainstCase("decode", 1, 32, 128, "decode"),
+        AgainstCase("streams-8", 8, 128, 128, "total"),
+        AgainstCase("prefill-4096", 1, 4096, 1, "prefill"),
+        AgainstCase("streams-32", 32, 128, 128, "total"),
+        AgainstCase("shared-512", 32, 640, 16, "total", shared=512),
+    )
+}
+"""By name, the shortest first: what time does not allow is at the end."""
+
+
+def tokens_per_s(case: AgainstCase, records: Sequence[RequestRecord]) -> float:
+    """The figure of `case`. Raises HeadraceError with the reason where there is none."""
+    if not records or any(record.failure is not None for record in records):
+        raise HeadraceError(failure_report(records))
+    counted = [_counts(record) for record in records]
+    if case.figure == "total":
+        began_ns = min(each.began_ns for each in counted)
+        took_ns = max(each.end_ns for each in counted) - began_ns
+        return sum(each.prompt + each.new for each in counted) * _NS_PER_S / took_ns
+    if case.figure == "prefill":
+        return median(each.prompt * _NS_PER_S / (each.end_ns - each.began_ns) for each in counted)
+    return median(_pace(record, each.new) for record, each in zip(records, counted, strict=True))
+
+
+class _Counts(NamedTuple):
+    """A request that was answered: nanoseconds of the run, tokens."""
+
+    began_ns: int
+    end_ns: int
+    prompt: int
+    new: int
+
+
+def _counts(record: RequestRecord) -> _Counts:
+    prompt, new = record.prompt_tokens, record.output_tokens
+    if prompt is None or new is None:
+        raise HeadraceError("the server does not count tokens (`usage` at the end of a stream)")
+    assert record.sent_ns is not None and record.end_ns is not None, "it was answered"
+    return _Counts(record.sent_ns, record.end_ns, prompt, new)
+
+
+def _pace(record: RequestRecord, new: int) -> float:
+    content = record.content
+    took_ns = content[-1].at_ns - content[0].at_ns if content else 0
+    if took_ns <= 0 or new < 2:
+        raise HeadraceError(
+            f"an answer of {new} tokens came in {len(content)} pieces at one time: its pace cannot "
+            "be seen; is there a proxy that collects streams?"
+        )
+    return (new - 1) * _NS_PER_S / took_ns

@@ -1,0 +1,95 @@
+"""A server that is started here, on a free port of loopback, and ended with all it started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import IO
+
+from headrace.errors import HeadraceError
+
+_POLL_S = 0.1
+_END_S = 20.0
+"""A server may finish what it writes; then it is killed."""
+_LOG_BYTES = 2000
+"""Length of the end of a server's output that an error shows."""
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 on which nobody listened a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@contextmanager
+def started(
+    command: Sequence[str],
+    *,
+    is_ready: Callable[[], bool],
+    timeout_s: float,
+    environ: Mapping[str, str],
+) -> Iterator[float]:
+    """Run `command` while the block runs; gives the seconds until it was ready.
+
+    It has a process group of its own, which is ended with it: a shell or a launcher leaves nothing
+    behind. Raises HeadraceError with the end of its output where it cannot be started, ends, or is
+    not ready in time.
+    """
+    with tempfile.TemporaryFile() as log:
+        began_s = time.monotonic()
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=dict(environ),
+            )
+        except OSError as error:
+            raise HeadraceError(
+                f"{command[0]} cannot be started: {error.strerror}; give the program's path"
+            ) from error
+        try:
+            while not is_ready():
+                if process.poll() is not None:
+                    raise HeadraceError(
+                        f"{command[0]} ended with status {process.returncode} before it was "
+                        f"ready; its output ends: {_end_of(log)}"
+                    )
+                if time.monotonic() - began_s > timeout_s:
+                    raise HeadraceError(
+                        f"{command[0]} was not ready within {timeout_s:g} s; raise "
+                        f"--start-timeout. Its output ends: {_end_of(log)}"
+                    )
+                time.sleep(_POLL_S)
+            yield time.monotonic() - began_s
+        finally:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            break
+        try:
+            process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            continue
+    process.wait()
+
+
+def _end_of(log: IO[bytes]) -> str:
+    size = log.seek(0, os.SEEK_END)
+    log.seek(max(0, size - _LOG_BYTES))
+    return " ".join(log.read().decode("utf-8", errors="replace").split()) or "nothing"

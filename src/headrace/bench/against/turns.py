@@ -1,0 +1,175 @@
+"""The same loads of two servers in turns, A B A B, with the machine's limits read in between.
+
+A pair of one case is measured within seconds, so that what drifts on the machine drifts for both;
+ratios are of pairs. What was not measured is reported with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import NamedTuple
+
+import msgspec
+
+from headrace.bench.against.cases import AgainstCase, tokens_per_s
+from headrace.bench.load.experiment import RunResult
+from headrace.errors import HeadraceError
+from headrace.telemetry.machine import Limits
+from headrace.telemetry.readings import growth, read_texts
+
+Run = Callable[[AgainstCase], RunResult]
+"""One load of one server, with prompts that it has not seen."""
+
+
+class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One case, in tokens per second; the figures of a pair have the same place."""
+
+    case: str
+    ours: tuple[float, ...] = ()
+    peer: tuple[float, ...] = ()
+    most_tokens_per_s: float | None = None
+    """What the machine's limits, read in the same minutes, allow for the bytes and operations that
+    headrace counted for this load; None where they were not read or not counted."""
+    why_missing: str | None = None
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """Ours by the peer's, of each pair."""
+        return tuple(a / b for a, b in zip(self.ours, self.peer, strict=True))
+
+    @property
+    def most_ratio(self) -> float | None:
+        """The largest ratio that the limits allow."""
+        most = self.most_tokens_per_s
+        return None if most is None or not self.peer else most / median(self.peer)
+
+    @property
+    def share(self) -> float | None:
+        """Of the limits, that headrace reached."""
+        most = self.most_tokens_per_s
+        return None if most is None or not self.ours else median(self.ours) / most
+
+
+class Comparison(NamedTuple):
+    """Results of all cases, and the limits at each reading, in order of time."""
+
+    results: list[CaseResult]
+    limits: list[Limits]
+
+
+class _Pairs:
+    """Pairs of one case that were measured so far."""
+
+    def __init__(self, case: AgainstCase) -> None:
+        self.case = case
+        self.ours: list[float] = []
+        self.peer: list[float] = []
+        self.work: list[tuple[float, float, float]] = []
+        """Of each of our runs: tokens, bytes moved, operations."""
+        self.took_s = 0.0
+        self.why_missing: str | None = None
+
+    def fits(self, left_s: float) -> bool:
+        """Whether one more pair would be measured within `left_s` seconds, as the last one was."""
+        return self.why_missing is None and self.took_s < left_s
+
+    def result(self, limits: Sequence[Limits]) -> CaseResult:
+        return CaseResult(
+            case=self.case.name,
+            ours=tuple(self.ours),
+            peer=tuple(self.peer),
+            most_tokens_per_s=most_tokens_per_s(self.work, limits),
+            why_missing=None if self.ours else self.why_missing,
+        )
+
+
+def in_turns(
+    cases: Sequence[AgainstCase],
+    ours: Run,
+    peer: Run,
+    *,
+    read_limits: Callable[[], Limits | None],
+    budget_s: float,
+    clock: Callable[[], float],
+    progress: Callable[[str], None],
+) -> Comparison:
+    """Pairs of every case until `budget_s` is over: at least one of the first, then what fits.
+
+    A case that failed is not tried again. read_limits: called before, between rounds and after;
+    None where the peer is not on this machine. progress: called with what begins.
+    """
+    pairs = [_Pairs(case) for case in cases]
+    end_s = clock() + budget_s
+    limits = [read_limits()]
+    for index, of_case in enumerate(pairs):
+        if index and clock() >= end_s:
+            of_case.why_missing = f"the {budget_s:g} s were over; raise --minutes"
+        else:
+            progress(f"round 1: {of_case.case.name}")
+            _pair(of_case, ours, peer, clock)
+    limits.append(read_limits())
+    rounds = 1
+    while any(of_case.fits(end_s - clock()) for of_case in pairs):
+        rounds += 1
+        for of_case in pairs:
+            if of_case.fits(end_s - clock()):
+                progress(f"round {rounds}: {of_case.case.name}")
+                _pair(of_case, ours, peer, clock)
+        limits.append(read_limits())
+    known = [reading for reading in limits if reading is not None]
+    return Comparison([of_case.result(known) for of_case in pairs], known)
+
+
+def _pair(pairs: _Pairs, ours: Run, peer: Run, clock: Callable[[], float]) -> None:
+    """One of each; which comes first changes from pair to pair."""
+    began_s = clock()
+    found: dict[str, tuple[RunResult, float]] = {}
+    sides = (("headrace", ours), ("the peer", peer))
+    for name, run in sides if len(pairs.ours) % 2 == 0 else sides[::-1]:
+        try:
+            done = run(pairs.case)
+            if done.ending == "interrupted":
+                raise KeyboardInterrupt
+            figure = tokens_per_s(pairs.case, done.run.requests)
+        except HeadraceError as error:
+            pairs.why_missing = f"{name}: {error}"
+            return
+        found[name] = done, figure
+    done, figure = found["headrace"]
+    pairs.ours.append(figure)
+    pairs.peer.append(found["the peer"][1])
+    pairs.took_s = clock() - began_s
+    work = _work(pairs.case, done)
+    if work is not None:
+        pairs.work.append(work)
+
+
+def _work(case: AgainstCase, done: RunResult) -> tuple[float, float, float] | None:
+    """Tokens that the figure counts, bytes and operations of our steps; None where they are not counted."""
+    readings, _ = read_texts(done.run.server_metrics)
+    moved, operations = growth(readings, "bytes"), growth(readings, "operations")
+    if not moved or not operations:
+        return None
+    records = done.run.requests
+    prompt = sum(record.prompt_tokens or 0 for record in records)
+    new = sum(record.output_tokens or 0 for record in records)
+    tokens = {"prefill": prompt, "decode": new, "total": prompt + new}[case.figure]
+    return float(tokens), moved, operations
+
+
+def most_tokens_per_s(
+    work: Sequence[tuple[float, float, float]], limits: Sequence[Limits]
+) -> float | None:
+    """tokens / max(bytes / bandwidth, operations / rate), medians of runs and of readings.
+
+    No step can be quicker than its bytes take to be read or its operations to be made (roofline:
+    Williams, Waterman, Patterson, CACM 2009), so neither can all of them together.
+    """
+    if not work or not limits:
+        return None
+    bandwidth = median(reading.bytes_per_s for reading in limits)
+    rate = median(reading.ops_per_s for reading in limits)
+    return median(
+        tokens / max(moved / bandwidth, operations / rate) for tokens, moved, operations in work
+    )

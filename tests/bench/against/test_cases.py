@@ -1,0 +1,71 @@
+"""The figures of a case are hand-computed ones of records, or a reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.bench.against.cases import CASES, AgainstCase, tokens_per_s
+from headrace.bench.record import Chunk, Failure, RequestRecord, Usage
+from headrace.errors import HeadraceError
+
+S = 1_000_000_000
+
+
+def record(
+    sent_s: float, end_s: float, pieces: list[float], prompt: int, new: int
+) -> RequestRecord:
+    return RequestRecord(
+        index=0,
+        measured=True,
+        intended_ns=0,
+        sent_ns=int(sent_s * S),
+        end_ns=int(end_s * S),
+        chunks=tuple(Chunk(int(at_s * S), "text", "a") for at_s in pieces),
+        usage=Usage(prompt_tokens=prompt, completion_tokens=new),
+    )
+
+
+@pytest.mark.parametrize(
+    ("figure", "records", "expected"),
+    [
+        ("prefill", [record(1, 3, [3], 500, 1)], 250.0),
+        ("prefill", [record(0, 1, [1], 300, 1), record(0, 3, [3], 300, 1)], 200.0),
+        # 8 tokens behind the first in 2 seconds, whatever pieces they came in.
+        ("decode", [record(0, 9, [1, 2, 3], 10, 9)], 4.0),
+        # From the first request at 1 to the last answer at 5: 2 * (100 + 20) tokens.
+        ("total", [record(1, 4, [2], 100, 20), record(2, 5, [3], 100, 20)], 60.0),
+    ],
+)
+def test_figures(figure: str, records: list[RequestRecord], expected: float) -> None:
+    case = AgainstCase("x", len(records), 1, 1, figure)  # type: ignore[arg-type]
+    assert tokens_per_s(case, records) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ([], "no request was sent"),
+        ([RequestRecord(index=0, measured=True, intended_ns=0, sent_ns=0, end_ns=S)], "usage"),
+        ([record(0, 1, [1], 10, 9)], "9 tokens came in 1 pieces"),
+        (
+            [
+                record(0, 2, [1, 2], 10, 9),
+                RequestRecord(
+                    index=1, measured=True, intended_ns=0, failure=Failure("http", "HTTP 404")
+                ),
+            ],
+            "HTTP 404",
+        ),
+    ],
+)
+def test_no_figure_has_a_reason(records: list[RequestRecord], message: str) -> None:
+    with pytest.raises(HeadraceError, match=message):
+        tokens_per_s(CASES["decode"], records)
+
+
+def test_arguments_are_of_the_lengths_of_the_case() -> None:
+    case = CASES["shared-512"]
+    arguments = case.arguments()
+    prefix = int(arguments[arguments.index("--prefix-tokens") + 1])
+    own = int(arguments[arguments.index("--input-tokens") + 1])
+    assert (prefix, prefix + own, case.positions) == (512, case.prompt, case.prompt + case.new)

@@ -1,0 +1,108 @@
+"""Pairs in turns: their order, what a budget allows, limits in between, reasons."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from headrace.bench.against.cases import AgainstCase
+from headrace.bench.against.turns import CaseResult, Run, in_turns, most_tokens_per_s
+from headrace.bench.load.experiment import RunResult
+from headrace.bench.load.load_options import LoadOptions
+from headrace.bench.record import ClientHealth, RequestRecord, RunRecord, Usage
+from headrace.errors import HeadraceError
+from headrace.telemetry.machine import Limits
+
+A, B = (AgainstCase(name, 1, 100, 1, "prefill") for name in "ab")
+LIMITS = Limits(1000.0, 4000.0, "int8")
+
+
+class Machine:
+    """A clock that servers move; every run takes `took_s` and shows in `log`."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.log: list[str] = []
+
+    def server(self, name: str, took_s: float, *, moved: int = 0) -> Run:
+        def run(case: AgainstCase) -> RunResult:
+            self.now_s += took_s
+            self.log.append(f"{name} {case.name}")
+            record = RequestRecord(
+                index=0, measured=True, intended_ns=0, sent_ns=0, end_ns=int(took_s * 1e9),
+                usage=Usage(prompt_tokens=100, completion_tokens=1),
+            )  # fmt: skip
+            texts = ((0, metrics(5, 7)), (1, metrics(5 + moved, 7 + 400))) if moved else ()
+            health = ClientHealth(schedule_lag_ns=(), loop_lag_ns=(), cpu_share=())
+            made = RunRecord(about={}, requests=(record,), health=health, server_metrics=texts)
+            return RunResult(made, cast("Any", None), "complete", LoadOptions())
+
+        return run
+
+    def limits(self) -> Limits:
+        self.log.append("limits")
+        return LIMITS
+
+
+def metrics(moved: int, operations: int) -> str:
+    return f"headrace:step_bytes_total {moved}\nheadrace:step_operations_total {operations}\n"
+
+
+def compared(machine: Machine, ours: Run, peer: Run, budget_s: float) -> list[CaseResult]:
+    return in_turns(
+        [A, B],
+        ours,
+        peer,
+        read_limits=machine.limits,
+        budget_s=budget_s,
+        clock=lambda: machine.now_s,
+        progress=lambda _text: None,
+    ).results
+
+
+def test_pairs_take_turns_until_the_time_is_over() -> None:
+    machine = Machine()
+    results = compared(machine, machine.server("ours", 1), machine.server("peer", 3), 17)
+    assert machine.log == [
+        "limits", "ours a", "peer a", "ours b", "peer b", "limits",
+        "peer a", "ours a", "peer b", "ours b", "limits",
+    ]  # fmt: skip
+    assert [result.ours for result in results] == [(100.0, 100.0)] * 2
+    assert [result.ratios for result in results] == [pytest.approx((3.0, 3.0))] * 2
+
+
+def test_what_time_does_not_allow_is_named() -> None:
+    machine = Machine()
+    first, second = compared(machine, machine.server("o", 4), machine.server("p", 4), 5)
+    assert first.ours == (25.0,) and first.why_missing is None
+    assert second.ours == () and "raise --minutes" in (second.why_missing or "")
+
+
+def test_a_case_that_fails_keeps_the_others() -> None:
+    machine = Machine()
+    server = machine.server("peer", 1)
+
+    def peer(case: AgainstCase) -> RunResult:
+        if case is A:
+            raise HeadraceError("context of 64 tokens")
+        return server(case)
+
+    first, second = compared(machine, machine.server("ours", 1), peer, 3)
+    assert first.why_missing == "the peer: context of 64 tokens"
+    assert second.ours == (100.0,)
+    assert machine.log.count("ours a") == 1
+
+
+def test_limits_bound_the_ratio() -> None:
+    machine = Machine()
+    ours = machine.server("ours", 1, moved=500)
+    first, _ = compared(machine, ours, machine.server("peer", 2), 1)
+    # 500 bytes at 1,000 a second take 0.5 s, 400 operations 0.1: 100 tokens in 0.5 s at most.
+    assert first.most_tokens_per_s == 200.0
+    assert (first.most_ratio, first.share) == (4.0, 0.5)
+
+
+def test_without_readings_there_is_no_limit() -> None:
+    assert most_tokens_per_s([], [LIMITS]) is None
+    assert most_tokens_per_s([(1.0, 1.0, 1.0)], []) is None
