@@ -30,6 +30,8 @@ class AgainstCase(NamedTuple):
     by the time from the first request to the last answer. All in tokens per second."""
     shared: int = 0
     """Tokens of `prompt` with which every prompt begins."""
+    sampled: bool = False
+    """With a temperature, top_k and top_p, not greedily."""
 
     @property
     def positions(self) -> int:
@@ -41,23 +43,45 @@ class AgainstCase(NamedTuple):
         lengths = ["--input-tokens", str(self.prompt - self.shared), "--output-tokens"]
         load = [*lengths, str(self.new), "--concurrency", str(self.users)]
         load += ["--requests", str(self.users), "--ignore-eos"]
+        load += ["--extra-body", _SAMPLED if self.sampled else _GREEDY]
         if self.shared:
             load += ["--prefix-tokens", str(self.shared)]
         return load
 
 
+def _streams(users: int, *, sampled: bool = False) -> AgainstCase:
+    name = f"sampled-{users}" if sampled else f"streams-{users}"
+    return AgainstCase(name, users, 128, 128, "total", sampled=sampled)
+
+
+def _shared(tokens: int) -> AgainstCase:
+    return AgainstCase(f"shared-{tokens}", 32, tokens + 128, 16, "total", shared=tokens)
+
+
+DEFAULT_CASES = (
+    "prefill-512", "decode", "streams-8", "prefill-4096", "streams-32", "shared-512",
+)  # fmt: skip
+"""What five minutes hold of a small model, the shortest first: what time does not allow is last."""
+
 CASES = {
     case.name: case
     for case in (
-        AgainstCase("prefill-512", 1, 512, 1, "prefill"),
+        *(
+            AgainstCase(f"prefill-{prompt}", 1, prompt, 1, "prefill")
+            for prompt in (512, 4096, 8192)
+        ),
         AgainstCase("decode", 1, 32, 128, "decode"),
-        AgainstCase("streams-8", 8, 128, 128, "total"),
-        AgainstCase("prefill-4096", 1, 4096, 1, "prefill"),
-        AgainstCase("streams-32", 32, 128, 128, "total"),
-        AgainstCase("shared-512", 32, 640, 16, "total", shared=512),
+        *(AgainstCase(f"decode-at-{depth}", 1, depth, 64, "decode") for depth in (4096, 16384)),
+        *(_streams(users) for users in (2, 4, 8, 16, 32, 64)),
+        _streams(32, sampled=True),
+        *(_shared(tokens) for tokens in (512, 4096)),
     )
 }
-"""By name, the shortest first: what time does not allow is at the end."""
+"""By name."""
+
+_GREEDY = '{"temperature": 0}'
+_SAMPLED = '{"temperature": 0.6, "top_k": 20, "top_p": 0.95}'
+"""As Qwen3's generation_config.json recommends."""
 
 
 def tokens_per_s(case: AgainstCase, records: Sequence[RequestRecord]) -> float:

@@ -33,8 +33,9 @@ _PORT = "{port}"
 @click.option(
     "--cases",
     default=None,
-    help="Cases, such as decode,streams-8. [default: all, the shortest first: prefill-512, decode, "
-    "streams-8, prefill-4096, streams-32, shared-512]",
+    help="Cases, such as decode,streams-8: prefill-512, -4096 or -8192; decode, decode-at-4096 or "
+    "-16384; streams-2, -4, -8, -16, -32 or -64; sampled-32; shared-512 or -4096. [default: "
+    "prefill-512, decode, streams-8, prefill-4096, streams-32, shared-512]",
 )
 @click.option("--peer-model", help="Name of the peer's model. [default: the one that is served]")
 @click.option(
@@ -113,11 +114,11 @@ class _Facts(NamedTuple):
 
 
 def _chosen(names: str | None) -> list[AgainstCase]:
-    from headrace.bench.against.cases import CASES
+    from headrace.bench.against.cases import CASES, DEFAULT_CASES
     from headrace.errors import ConfigError, shown
 
     if names is None:
-        return list(CASES.values())
+        return [CASES[name] for name in DEFAULT_CASES]
     asked = [name.strip() for name in names.split(",") if name.strip()]
     unknown = [name for name in asked if name not in CASES]
     if unknown or not asked:
@@ -243,7 +244,6 @@ def _runs(url: str, tokenizer: str, model: str | None) -> Run:
         if case.name not in experiments:
             arguments = [url, "--endpoint-type", "completions", "--tokenizer", tokenizer]
             arguments += ["--quiet", "--seed", str(secrets.randbits(31)), *case.arguments()]
-            arguments += ["--extra-body", '{"temperature": 0}']
             if model is not None:
                 arguments += ["--model", model]
             experiments[case.name] = experiment_of(arguments)[0]
