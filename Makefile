@@ -12,7 +12,7 @@ SPREAD ?= --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-re
 # The longer tier waits more: one process more than there are cores.
 SPREAD_REST ?= --numprocesses=$(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4))) --dist=loadfile --no-loadscope-reorder
 
-.PHONY: serve test test-rest test-all venv dev check docs clean clients soak soak-gateway models wheel
+.PHONY: serve test test-rest test-all venv dev check docs clean clients compress soak soak-gateway models wheel
 
 serve: venv ## serve the embedded model (ARGS="MODEL --port 9000" for another)
 	$(BIN)/headrace serve $(ARGS)
@@ -47,7 +47,13 @@ $(VENV)/.dev: $(VENV)/.installed pyproject.toml
 
 clients: ## the client packages that the tours in tests/clients need, in .venv-clients
 	$(PYTHON) -m venv .venv-clients
-	.venv-clients/bin/python -m pip install -q --only-binary :all: -r tests/clients/requirements.txt
+	.venv-clients/bin/python -m pip install -q --only-binary :all: --no-binary sqlitedict,rouge-score,word2number \
+	  -r tests/clients/requirements.txt
+
+compress: ## llm-compressor with PyTorch, that the tests in tests/weights/compress need, in .venv-compress
+	$(PYTHON) -m venv .venv-compress
+	.venv-compress/bin/python -m pip install -q --no-compile torch==2.13.0
+	.venv-compress/bin/python -m pip install -q --no-compile 'llmcompressor>=0.14'
 
 .venv-train/.installed: $(NATIVE)
 	@sh tools/check_system.sh $(PYTHON)

@@ -66,8 +66,8 @@ SLOW: Sequence[tuple[str, tuple[str, ...]]] = (
 """Why kinds stay below AIM."""
 
 MISSING: Mapping[tuple[str, str], str] = {
-    ("made", "folders"): "`headrace quantize` writes GGUF. llm-compressor and auto-round make "
-    "these folders, on a CPU too, which are then read.",
+    ("made", "folders"): "`headrace quantize --format` makes what llm-compressor writes, which is "
+    "compressed-tensors; the others are layouts of programs before it, or of a GPU's own tools.",
     ("elsewhere", "folders"): "Folders are read by formula, not beside the programs that make "
     "them: those need PyTorch, and their kernels a GPU.",
 }
@@ -164,7 +164,8 @@ def _gguf_table(
 
 
 def _folder_table(found: Sequence[Proof], shares: Mapping[str, Share]) -> Iterator[str]:
-    yield from _head("width", "layout", "held as", "read against", "run against", "share")
+    yield from _head("width", "layout", "held as", "read against", "run against", "share",
+                     "made by")  # fmt: skip
     for group, layouts in LAYOUTS.items():
         cells = _cells(found, group)
         for name, held in layouts.items():
@@ -172,7 +173,8 @@ def _folder_table(found: Sequence[Proof], shares: Mapping[str, Share]) -> Iterat
             share = " to ".join(
                 sorted({f"{shares[kind].share:.0%}" for kind in kinds}, key=lambda s: int(s[:-1]))
             )
-            yield _row(group, name, held, cells[("read", name)], cells[("run", name)], share)
+            made = cells.get(("made", name), "—")
+            yield _row(group, name, held, cells[("read", name)], cells[("run", name)], share, made)
 
 
 def _share_table(kinds: Iterable[Share]) -> Iterator[str]:

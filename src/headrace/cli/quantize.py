@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.quantize_folder import DEFAULT_WINDOWS, FolderOptions, make_folder
 from headrace.cli.quantize_target import file_size, fit_target
 
 if TYPE_CHECKING:
@@ -23,6 +24,27 @@ if TYPE_CHECKING:
     "--type",
     "mix",
     help="Mix of kinds, as llama-quantize names them: Q4_K_M, Q5_K_M, Q6_K, Q8_0, ...",
+)
+@click.option(
+    "--format",
+    "layout",
+    metavar="LAYOUT",
+    help="In place of a type: write a Hugging Face folder in this layout of compressed-tensors, by "
+    "llm-compressor (pip install 'headrace[compress]'): fp8, fp8-static, fp8-block, int8, "
+    "int8-smoothquant, w8a16, w4a16, w4a16-asym, w4a16-gptq, w4a16-awq, w4a8, w4afp8, nvfp4, "
+    "nvfp4a16, mxfp4 or mxfp4a16.",
+)
+@click.option(
+    "--group-size",
+    type=click.Choice(("32", "64", "128")),
+    help="Values along a row that share a scale, of formats of whole numbers in groups. "
+    "[default: 128]",
+)
+@click.option(
+    "--compressor",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="PYTHON",
+    help="Python of an environment that has llm-compressor, for formats. [default: this one]",
 )
 @click.option(
     "--target-size",
@@ -40,21 +62,23 @@ if TYPE_CHECKING:
 @click.option(
     "--text",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="UTF-8 file that targets are measured on: what the model will be used for.",
+    help="UTF-8 file that targets are measured on, and that the model reads for formats that need "
+    "it: what the model will be used for.",
 )
 @click.option(
     "--context",
     type=click.IntRange(min=4),
     default=512,
     show_default=True,
-    help="Tokens in a window of the text; its second half is measured.",
+    help="Tokens in a window of the text; for targets its second half is measured.",
 )
 @click.option(
     "--windows",
     type=click.IntRange(min=2),
     default=16,
     show_default=True,
-    help="Windows: every other one is chosen by, the rest measure the mixes found.",
+    help="Windows, of targets: every other one is chosen by, the rest measure the mixes found. Of "
+    "formats: so many are read, 128 where this is omitted.",
 )
 @click.option(
     "--curve-points",
@@ -104,6 +128,9 @@ def quantize(
     source: str,
     out: Path,
     mix: str | None,
+    layout: str | None,
+    group_size: str | None,
+    compressor: Path | None,
     target_size: int | None,
     target_kl: float | None,
     text: Path | None,
@@ -120,7 +147,7 @@ def quantize(
     threads: int | None,
     as_json: bool,
 ) -> None:
-    """Write the model SRC to the GGUF file DST in smaller kinds.
+    """Write the model SRC to DST in smaller kinds: a GGUF file, or with --format a folder.
 
     SRC is a GGUF file, a Hugging Face folder or a model's name on the hub. Which tensor gets which
     kind is llama-quantize's decision for the same type, and the file runs wherever such files do.
@@ -130,29 +157,59 @@ def quantize(
     With a target in place of a type the model reads --text, each time with one matrix in another
     kind, and the kinds that cost least are taken. The model, in F16, has to fit in memory.
 
+    With a format in place of a type DST is a Hugging Face folder, made by llm-compressor on the CPU
+    or the GPU that PyTorch finds; the model has to fit in memory there. Formats of GPTQ, AWQ and
+    SmoothQuant, and those with measured scales of activations, read --text. DST has its name only
+    when it is whole.
+
     \b
     headrace quantize ./Qwen3-0.6B qwen3-0.6b-Q4_K_M.gguf --type Q4_K_M
     headrace quantize model-BF16.gguf small.gguf --type IQ4_XS --imatrix imatrix.gguf
     headrace quantize model-BF16.gguf model.gguf --type Q4_K_M --tensor-type 'ffn_down=Q6_K'
     headrace quantize model-BF16.gguf m.gguf --target-size 4GiB --text notes.txt --imatrix im.gguf
+    headrace quantize ./Qwen3-0.6B ./Qwen3-0.6B-FP8 --format fp8
+    headrace quantize ./Qwen3-0.6B ./Qwen3-0.6B-W4A16 --format w4a16-gptq --text notes.txt
     """
+    import sys
     import time
+
+    from click.core import ParameterSource
 
     from headrace.errors import ConfigError
     from headrace.weights.quantize.make import QuantizeOptions, make, plan
     from headrace.weights.quantize.plan import mix_of, override_of
 
-    wanted = {"--type": mix, "--target-size": target_size, "--target-kl": target_kl}
+    wanted = {
+        "--type": mix, "--format": layout, "--target-size": target_size, "--target-kl": target_kl,
+    }  # fmt: skip
     given = [name for name, value in wanted.items() if value is not None]
     if len(given) != 1:
         raise ConfigError(
             f"{' and '.join(given)} exclude each other"
             if given
-            else "nothing says what to make: give --type, --target-size or --target-kl"
+            else "nothing says what to make: give --type, --format, --target-size or --target-kl"
         )
-    _check_unused(mix)
+    _check_unused(given[0])
     start_s = time.perf_counter()
     threads = threads or len(os.sched_getaffinity(0))
+    if layout is not None:
+        context_of = click.get_current_context().get_parameter_source
+        options_of_folder = FolderOptions(
+            format=layout,
+            text=text,
+            context=context,
+            windows=windows
+            if context_of("windows") is not ParameterSource.DEFAULT
+            else DEFAULT_WINDOWS,
+            columns=None if group_size is None else int(group_size),
+            allow_requantize=allow_requantize,
+            force=force,
+            threads=threads,
+            compressor=compressor or Path(sys.executable),
+            as_json=as_json,
+        )
+        make_folder(_located(source), out, options_of_folder)
+        return
     forced = [override_of(text) for text in overrides]
     if mix is None:
         if text is None or pure:
@@ -197,26 +254,35 @@ def quantize(
     _print_made(made, name, time.perf_counter() - start_s, as_json)
 
 
-_OF_TARGETS = ("text", "context", "windows", "curve_points", "measurements")
+_OF_TEXT = ("text", "context", "windows")
+_OF_TARGETS = ("curve_points", "measurements")
+_OF_FOLDERS = ("group_size", "compressor")
+_OF_FILES = ("overrides", "pure", "importance", "dry_run")
+_NAMES = {"overrides": "tensor-type", "importance": "imatrix"}
+_UNUSED = {
+    "--type": ((*_OF_TEXT, *_OF_TARGETS, *_OF_FOLDERS), "--type measures nothing"),
+    "--format": ((*_OF_FILES, *_OF_TARGETS), "--format makes all matrices of a folder alike"),
+    "--target-size": (_OF_FOLDERS, "they belong to --format"),
+    "--target-kl": (_OF_FOLDERS, "they belong to --format"),
+}
+"""Options that say nothing beside one that says what to make, and why."""
 
 
-def _check_unused(mix: str | None) -> None:
-    """Raise ConfigError for options of targets that were typed beside a type."""
+def _check_unused(given: str) -> None:
+    """Raise ConfigError for options that were typed beside `given` in vain."""
     from click.core import ParameterSource
 
     from headrace.errors import ConfigError
 
     context = click.get_current_context()
+    names, why = _UNUSED[given]
     typed = [
-        f"--{name.replace('_', '-')}"
-        for name in _OF_TARGETS
+        f"--{_NAMES.get(name, name).replace('_', '-')}"
+        for name in names
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT
     ]
-    if mix is not None and typed:
-        raise ConfigError(
-            f"{', '.join(typed)}: --type measures nothing; they belong to --target-size and "
-            "--target-kl. Omit them, or give a target in place of the type"
-        )
+    if typed:
+        raise ConfigError(f"{', '.join(typed)}: {why}; omit them")
 
 
 def _located(source: str) -> Path:

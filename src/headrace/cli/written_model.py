@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,31 +54,41 @@ def write_model(
     safetensors. check: called with what was written before it gets its name; what it raises leaves
     `out` as it was. Raises CheckpointError where the disk refuses.
     """
+    with made_beside(out) as new:
+        if out.suffix == ".gguf":
+            made = write_gguf(checkpoint, new, codec, metadata=metadata, pre=pre, progress=progress)
+        else:
+            made = write_hf_folder(
+                checkpoint,
+                new,
+                codec,
+                tokenizer_json=_tokenizer_json(checkpoint, pre),
+                metadata=folder_metadata,
+                progress=progress,
+            )
+        check(new)
+    return replace(made, path=out)
+
+
+@contextmanager
+def made_beside(out: Path) -> Iterator[Path]:
+    """A place for a file or folder that is moved to `out`, over what is there, when the block ends
+    without an error; what lies beside it there is removed.
+
+    Raises CheckpointError where the disk refuses.
+    """
     parent = out.absolute().parent
     try:
         with tempfile.TemporaryDirectory(dir=parent, prefix=f".{out.name}.part.") as beside:
             new = Path(beside) / out.name
-            if out.suffix == ".gguf":
-                made = write_gguf(
-                    checkpoint, new, codec, metadata=metadata, pre=pre, progress=progress
-                )
-            else:
-                made = write_hf_folder(
-                    checkpoint,
-                    new,
-                    codec,
-                    tokenizer_json=_tokenizer_json(checkpoint, pre),
-                    metadata=folder_metadata,
-                    progress=progress,
-                )
-            check(new)
+            yield new
+            old = new.with_name(f"{new.name}.old")
             if out.is_dir():
-                out.rename(Path(beside) / "old")
+                out.rename(old)
             new.replace(out)
-            shutil.rmtree(Path(beside) / "old", ignore_errors=True)
+            shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         raise CheckpointError(f"{out}: cannot be written: {error.strerror}") from error
-    return replace(made, path=out)
 
 
 def _tokenizer_json(checkpoint: Checkpoint, pre: str | None) -> str | None:

@@ -109,9 +109,10 @@ def tasks(
 class _EngineModel:
     """A model that tasks are put to: an LLM in this process.
 
-    As in the harness, context and continuation are tokenized together and split behind the tokens
-    of the context alone, whose trailing spaces count with the continuation; what is too long loses
-    its beginning.
+    As in the harness, the tokens of a continuation are those of context and continuation together
+    behind as many as the context has alone, and stand behind the context's own, also where a token
+    would span both; its trailing spaces count with the continuation. What is too long loses its
+    beginning.
     """
 
     def __init__(self, llm: LLM) -> None:
@@ -153,7 +154,9 @@ class _EngineModel:
         if spaces:
             context, continuation = context[:-spaces], context[-spaces:] + continuation
         whole = self._ids(context + continuation)
-        first = len(self._ids(context)) if context else 0
+        alone = self._ids(context) if context else []
+        first = len(alone)
+        whole[:first] = alone
         if not first:
             # What nothing precedes has no likelihood: the beginning or end of text precedes it.
             tokenizer = self._llm.tokenizer

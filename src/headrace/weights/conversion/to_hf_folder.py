@@ -33,6 +33,7 @@ from headrace.weights.tensors.latent_heads import with_joined_heads
 from headrace.weights.tensors.rope_rows import llama3_scaling_of
 
 _NUMBERS = (F32, F16, BF16)
+_SAMPLING = {"temperature", "top_k", "top_p", "min_p", "typical_p"}
 
 
 def write_hf_folder(
@@ -95,6 +96,9 @@ def write_hf_folder(
     if checkpoint.eos_token_ids:
         generation["eos_token_id"] = list(checkpoint.eos_token_ids)
     if generation:
+        if checkpoint.format == "gguf" and _SAMPLING & generation.keys():
+            # Without it transformers takes the others for a mistake, and saves no such model.
+            generation["do_sample"] = True
         _write_json(folder / "generation_config.json", generation)
     # Last, because a folder without config.json is not opened.
     _write_json(folder / "config.json", config)
@@ -151,6 +155,10 @@ def _has(
 def _tokenizer_config(checkpoint: Checkpoint) -> dict[str, Any]:
     config = dict(checkpoint.tokenizer.config)
     gguf = checkpoint.tokenizer.gguf
+    if gguf:
+        # Else transformers takes the class of the architecture, and some of these (Qwen2's) split
+        # text by a rule of their own whatever tokenizer.json says.
+        config.setdefault("tokenizer_class", "PreTrainedTokenizerFast")
     for key, name in (("bos_token_id", "bos_token"), ("eos_token_id", "eos_token")):
         token = gguf.get(key)
         if isinstance(token, int) and 0 <= token < len(gguf["tokens"]):
