@@ -47,7 +47,7 @@ EXPECTED_TOKENS = 128
 FIRST_PLAIN_STEPS = 3
 """Steps of an engine without drafts, with which others are compared."""
 
-MOST_REST_STEPS = 64
+MOST_REST_STEPS = 32
 """Steps for which nothing is looked for where nothing has paid, at most, each time for longer: to
 look takes a tenth of a small model's step."""
 DECIDED_STEPS = 4
