@@ -24,6 +24,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "headrace"
 MODULE = re.compile(r"headrace/ops/cpu/_native\.[\w.-]+\.so")
 ENCODERS = re.compile(r"headrace/weights/codecs/_search\.[\w.-]+\.so")
+LOOKUPS = re.compile(r"headrace/engine/drafts/lookup/_lookup\.[\w.-]+\.so")
 LEVELS = {
     "x86_64": ("portable", "avx2", "avx512", "avx512_vbmi", "avx512_bf16", "amx"),
     "aarch64": ("portable", "neon", "neon_dotprod"),
@@ -47,13 +48,18 @@ def content_faults(names: Iterable[str], expected: set[str]) -> list[str]:
     there = set(names)
     modules = sorted(name for name in there if MODULE.fullmatch(name))
     encoders = sorted(name for name in there if ENCODERS.fullmatch(name))
+    lookups = sorted(name for name in there if LOOKUPS.fullmatch(name))
     inside = {name for name in there if name.split("/")[0] == "headrace"}
     others = {name for name in there - inside if ".dist-info/" not in name}
     faults = [f"{name} is missing" for name in sorted(expected - there)]
-    known = expected | {*modules, *encoders}
+    known = expected | {*modules, *encoders, *lookups}
     faults += [f"{name} is not a source file" for name in sorted(inside - known)]
     faults += [f"{name} lies outside the package" for name in sorted(others)]
-    for what, found in (("native modules", modules), ("modules of encoders", encoders)):
+    for what, found in (
+        ("native modules", modules),
+        ("modules of encoders", encoders),
+        ("modules of lookups", lookups),
+    ):
         if len(found) != 1:
             faults.append(f"{what}: 1 is expected, not {len(found)}: {', '.join(found)}")
     return faults
@@ -150,7 +156,11 @@ def main() -> int:
         names = archive.namelist()
         faults = content_faults(names, expected_files(PACKAGE))
         modules = [archive.read(name) for name in names if MODULE.fullmatch(name)]
-        encoders = [archive.read(name) for name in names if ENCODERS.fullmatch(name)]
+        others = [
+            archive.read(name)
+            for name in names
+            if ENCODERS.fullmatch(name) or LOOKUPS.fullmatch(name)
+        ]
     machine = os.uname().machine
     for module in modules:
         faults += [f"level {level} is missing" for level in missing_levels(module, machine)]
@@ -158,7 +168,7 @@ def main() -> int:
         print("\n".join(faults))
         return 1
     place = repaired(options.wheel, options.into)
-    symbols = merged(map(needed_symbols, (*modules, *encoders)))
+    symbols = merged(map(needed_symbols, (*modules, *others)))
     print("\n".join(explained(symbols)))
     if tagged_glibc(place.name) < oldest_glibc(symbols):
         print(f"{place.name} promises an older glibc than that")

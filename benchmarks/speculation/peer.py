@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 import httpx
 
 from benchmarks.llamacpp.build import built
-from benchmarks.llamacpp.server import start_server, stop_server
+from benchmarks.llamacpp.server import servers, start_server, stop_server
 from benchmarks.markdown import surroundings, surroundings_line, table, tell
 from benchmarks.speculation.decoding import decode, in_words
 from benchmarks.speculation.tasks import ROOT, TASKS, prompts
@@ -192,7 +192,7 @@ def main() -> int:
     facts = surroundings(datetime.now())
     checkpoint = open_checkpoint(options.model)
     by_task = {}
-    with ExitStack() as stack:
+    with servers() as stack:
         sides = our_sides(options) | their_sides(options, stack)
         for task in options.tasks:
             tell(task)

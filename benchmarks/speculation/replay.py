@@ -27,7 +27,8 @@ from typing import Any, NamedTuple, cast
 from benchmarks.markdown import surroundings, table
 from benchmarks.speculation.recording import Recording, read_recording, record
 from headrace.engine.drafts.passes.draft_chain import CATCH_UP_TOKENS, DraftChain
-from headrace.engine.drafts.passes.model_drafts import FEW_TOKENS, Pass
+from headrace.engine.drafts.passes.model import Pass
+from headrace.engine.drafts.passes.model_drafts import FEW_TOKENS
 from headrace.engine.drafts.source import MOST_MATCH, Guess
 from headrace.engine.drafts.speculation import Speculation
 from headrace.engine.params import SamplingParams
@@ -181,6 +182,14 @@ class TextModel:
     def lag(self, request: Request) -> int:
         """Of the tokens it has to read."""
         return len(request.token_ids) - self._streams[request].read
+
+    def watch(self, requests: object) -> None:
+        """It reads tokens alone."""
+
+    def num_missing(self, request: Request) -> int:
+        """Nothing beside those."""
+        del request
+        return 0
 
     def clear(self) -> None:
         """Nothing is kept."""

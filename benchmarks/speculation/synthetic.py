@@ -28,7 +28,7 @@ from typing import Any
 import httpx
 
 from benchmarks.llamacpp.build import built
-from benchmarks.llamacpp.server import start_server, stop_server
+from benchmarks.llamacpp.server import servers, start_server, stop_server
 from benchmarks.markdown import surroundings, surroundings_line, table, tell
 from benchmarks.speculation.decoding import decode, in_words
 from benchmarks.speculation.step_rows import measured_rows
@@ -156,7 +156,7 @@ def main() -> int:
                 "--spec-ngram-simple-size-m", str(length), "--spec-draft-n-max", str(length),
                 "--spec-synth-rates", rates,
             ]  # fmt: skip
-            with ExitStack() as stack:
+            with servers() as stack:
                 urls = [
                     _start(stack, program, options.model, options.threads, more)
                     for more in ([], extra)

@@ -18,7 +18,7 @@ from headrace.ops.interface import Ops
 from headrace.ops.kv import RaggedBatch
 from headrace.weights.hugging_face.head_folder import head_kind, open_head_folder
 from tests.models.cases import prompt
-from tests.models.test_heads import cache, rms, whole
+from tests.models.heads import cache, rms, whole
 from tests.tiny import tiny_checkpoint, tiny_config
 from tests.tiny_heads import dflash_config, dflash_weights, drawn, write_dflash
 

@@ -15,8 +15,8 @@ from headrace.models.heads import load_medusa
 from headrace.ops.interface import Ops
 from headrace.ops.kv import RaggedBatch
 from headrace.weights.hugging_face.head_folder import head_kind, open_head_folder
+from tests.models.heads import cache
 from tests.models.test_dflash import head_matrix
-from tests.models.test_heads import cache
 from tests.tiny import tiny_checkpoint
 from tests.tiny_heads import medusa_weights, write_medusa
 

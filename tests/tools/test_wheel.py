@@ -20,6 +20,8 @@ from tools import check_wheel, repair_wheel
 
 MODULE = "headrace/ops/cpu/_native.cpython-311-x86_64-linux-gnu.so"
 ENCODERS = "headrace/weights/codecs/_search.cpython-311-x86_64-linux-gnu.so"
+LOOKUPS = "headrace/engine/drafts/lookup/_lookup.cpython-311-x86_64-linux-gnu.so"
+MODULES = {MODULE, ENCODERS, LOOKUPS}
 FILES = {"headrace/__init__.py", "headrace/embedded/model.gguf"}
 INFO = "headrace-0.1.0.dist-info/METADATA"
 
@@ -38,14 +40,15 @@ def test_every_file_of_the_sources_is_expected() -> None:
 @pytest.mark.parametrize(
     ("names", "faults"),
     [
-        ({*FILES, MODULE, ENCODERS, INFO}, []),
-        ({MODULE, ENCODERS, "headrace/__init__.py"}, ["headrace/embedded/model.gguf is missing"]),
-        ({*FILES, MODULE, ENCODERS, "headrace/x.o"}, ["headrace/x.o is not a source file"]),
-        ({*FILES, MODULE, ENCODERS, "native/level.h"}, ["native/level.h lies outside the package"]),
-        ({*FILES, ENCODERS}, ["native modules: 1 is expected, not 0: "]),
-        ({*FILES, MODULE}, ["modules of encoders: 1 is expected, not 0: "]),
+        ({*FILES, *MODULES, INFO}, []),
+        ({*MODULES, "headrace/__init__.py"}, ["headrace/embedded/model.gguf is missing"]),
+        ({*FILES, *MODULES, "headrace/x.o"}, ["headrace/x.o is not a source file"]),
+        ({*FILES, *MODULES, "native/level.h"}, ["native/level.h lies outside the package"]),
+        ({*FILES, ENCODERS, LOOKUPS}, ["native modules: 1 is expected, not 0: "]),
+        ({*FILES, MODULE, LOOKUPS}, ["modules of encoders: 1 is expected, not 0: "]),
+        ({*FILES, MODULE, ENCODERS}, ["modules of lookups: 1 is expected, not 0: "]),
         (
-            {*FILES, ENCODERS, MODULE, MODULE.replace("311", "312")},
+            {*FILES, *MODULES, MODULE.replace("311", "312")},
             [f"native modules: 1 is expected, not 2: {MODULE}, {MODULE.replace('311', '312')}"],
         ),
     ],
@@ -115,6 +118,7 @@ def test_a_wheel_that_lacks_something_gets_no_tag(
             archive.writestr(name, "")
         archive.writestr(MODULE, b"_ZN8headrace16portable_kernelsEv\0")
         archive.writestr(ENCODERS, b"")
+        archive.writestr(LOOKUPS, b"")
     monkeypatch.setattr(sys, "argv", ["x", str(wheel), "--into", str(tmp_path / "dist")])
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("", "", "", "", "x86_64")))
     assert repair_wheel.main() == 1

@@ -100,7 +100,7 @@ class Runner:
     def _forward(self, rows: Sequence[Row]) -> Array:
         batch = self._batch(rows)
         kept = self._features
-        if kept is None or not any(kept.wants(row.request) for row in rows):
+        if kept is None or not kept.wants_any(rows):
             return self._model.forward(batch, self._kv)
         logits, features = self._model.forward_with_features(batch, self._kv, kept.layers)
         kept.note(rows, batch.query_start, features)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from headrace.config.settings import EngineConfig
+from headrace.engine.drafts.heads.few_bits import few_bits_bytes, in_few_bits
 from headrace.engine.drafts.heads.head_drafts import HeadDrafts
 from headrace.engine.drafts.model.draft_model import DraftModel
 from headrace.engine.drafts.model.same_tokens import check_same_tokens
@@ -115,6 +116,10 @@ class _OpenedHead:
         return LoadedDraft(head, HeadDrafts, target.vocab_size)
 
 
+def _load_folder(kind: HeadKind, folder: HeadFolder, target: Model, ops: Ops) -> DraftHead:
+    return _LOADERS[kind](in_few_bits(folder), target, ops)
+
+
 @contextmanager
 def _named(what: str) -> Iterator[None]:
     """Errors of what cannot be used say what it is."""
@@ -141,8 +146,7 @@ def open_draft(
     kind = head_kind_of(spec, path)
     if kind is not None:
         folder = open_head_folder(path)
-        load_head = partial(_LOADERS[kind], folder)
-        return _OpenedHead("the head", folder.checkpoint.nbytes, load_head)
+        return _OpenedHead("the head", few_bits_bytes(folder), partial(_load_folder, kind, folder))
     checkpoint = open_checkpoint(path)
     check_same_tokens(target, checkpoint, config.tokenizer_pre)
     return _OpenedModel(checkpoint)

@@ -42,14 +42,3 @@ class DraftSource(Protocol):
     def forget(self, request: Request) -> None:
         """The request has ended."""
         ...
-
-
-def match_length(token_ids: Sequence[int], other: Sequence[int], place: int, known: int) -> int:
-    """How many of the last tokens are those before a place of another text, or of the same one.
-
-    known: so many are.
-    """
-    most = min(len(token_ids), place, MOST_MATCH)
-    while known < most and token_ids[-known - 1] == other[place - known - 1]:
-        known += 1
-    return known

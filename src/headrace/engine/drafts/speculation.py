@@ -70,6 +70,8 @@ class _Pending(NamedTuple):
     start: int
     """The place of its first token."""
     guess: Guess
+    chances: Sequence[float]
+    """That its first drafts are all right, for one and more of them."""
 
 
 class _History:
@@ -157,9 +159,7 @@ class Speculation:
                 self._taken[request] = pending.guess.token_ids
             self._add_of_model(requests, hopes, batch, most)
             return
-        chances = [
-            self._chances(pending.source, history, pending.guess) for _, pending, history in guesses
-        ]
+        chances = [pending.chances for _, pending, _ in guesses]
         counts = self._counts(batch, most, chances)
         for (request, pending, history), count, own in zip(guesses, counts, chances, strict=True):
             if count:
@@ -210,7 +210,7 @@ class Speculation:
         history = self._histories.get(request)
         if history is None or history.pending is None:
             return
-        source, start, guess = history.pending
+        source, start, guess, _ = history.pending
         history.pending = None
         if start == num_before:
             own = history.shares[source]
@@ -277,18 +277,16 @@ class Speculation:
             guess = source.guess(request, most)
             if guess is None:
                 continue
-            hope = sum(self._chances(number, history, guess))
+            chances = self._acceptance[number].chances(
+                history.shares[number], guess.match_tokens, len(guess.token_ids)
+            )
+            hope = sum(chances)
             if hope > promised:
-                best, promised = _Pending(number, length, guess), hope
+                best, promised = _Pending(number, length, guess, chances), hope
         history.pending = best
         if best is None:
             self._rest(history, length)
         return best
-
-    def _chances(self, source: int, history: _History, guess: Guess) -> list[float]:
-        return self._acceptance[source].chances(
-            history.shares[source], guess.match_tokens, len(guess.token_ids)
-        )
 
     def _counts(self, batch: int, most: int, chances: Sequence[Sequence[float]]) -> list[int]:
         """How many drafts of each guess pay together."""

@@ -17,7 +17,7 @@ Sources: arXiv 2602.06036; z-lab's dflash/model.py for arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from headrace.errors import CheckpointError
 from headrace.models.blocks import Attention
 from headrace.models.families.qwen3 import Qwen3Layer
 from headrace.models.heads.dflash_config import DflashConfig, read_dflash
-from headrace.models.heads.head import Carried, DraftHead, target_ids
+from headrace.models.heads.head import Carried, DraftHead, FirstPass, target_ids
 from headrace.models.loader import Loader
 from headrace.models.loading.linear import Linear
 from headrace.models.loading.reader import EMBEDDING, HEAD
@@ -80,18 +80,10 @@ class DflashHead(DraftHead):
         """The kind of head."""
         return "dflash"
 
-    def begin(
-        self,
-        batch: RaggedBatch,
-        kv: KVCacheArrays,
-        features: Array,
-        before: Sequence[Array],
-        most: int = 1,
-    ) -> tuple[Array, Carried]:
-        """As of DraftHead. Carried are the logits of the later places, each f32[R, vocab_size]."""
-        del before
-        ops = self._ops
-        context = ops.norm(self._fc(features), self._context_norm)
+    def _begin(self, given: FirstPass) -> tuple[Array, Carried]:
+        """Carried are the logits of the later places, each f32[R, vocab_size]."""
+        ops, batch, kv = self._ops, given.batch, given.kv
+        context = ops.norm(self._fc(given.features), self._context_norm)
         blocks = _Blocks.behind(batch, self._block.block_size)
         x = self._embedded(batch, blocks)
         step = self._step(blocks.joined(batch), kv)
@@ -114,7 +106,7 @@ class DflashHead(DraftHead):
             x = layer.mlp(h, step, norm=layer.post_norm, residual=h)
         if not blocks.count:
             return self._logits(x), ()
-        places = min(most, self.block_drafts)
+        places = min(given.most, self.block_drafts)
         logits = self._logits(ops.take_rows(x, blocks.marks(places)))
         first = np.arange(blocks.count, dtype=np.int32)
         # Requests without a block are not asked for what they carry.

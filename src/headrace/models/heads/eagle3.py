@@ -12,7 +12,6 @@ llama_eagle3.py for names and for the numbering of layers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +22,7 @@ from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.models.blocks import Attention, GatedMLP
 from headrace.models.config import DecoderConfig
 from headrace.models.families.llama import read_llama
-from headrace.models.heads.head import Carried, DraftHead, target_ids
+from headrace.models.heads.head import Carried, DraftHead, FirstPass, target_ids
 from headrace.models.loader import Loader
 from headrace.models.loading.reader import EMBEDDING, HEAD
 from headrace.models.model import Model
@@ -104,17 +103,8 @@ class Eagle3Head(DraftHead):
         """The kind of head."""
         return "eagle3"
 
-    def begin(
-        self,
-        batch: RaggedBatch,
-        kv: KVCacheArrays,
-        features: Array,
-        before: Sequence[Array],
-        most: int = 1,
-    ) -> tuple[Array, Carried]:
-        """As of DraftHead."""
-        del before, most
-        return self._run(batch, kv, self._fc(features))
+    def _begin(self, given: FirstPass) -> tuple[Array, Carried]:
+        return self._run(given.batch, given.kv, self._fc(given.features))
 
     def go_on(
         self, batch: RaggedBatch, kv: KVCacheArrays, carried: Carried, place: int

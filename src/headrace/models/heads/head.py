@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,16 @@ from headrace.weights.hugging_face.head_folder import HeadFolder
 
 Carried = tuple[Array, ...]
 """What a pass gives for the next one, each f32[R, width], of the last token of each request."""
+
+
+class FirstPass(NamedTuple):
+    """What the first pass of a step gets, as of `DraftHead.begin`."""
+
+    batch: RaggedBatch
+    kv: KVCacheArrays
+    features: Array
+    before: Sequence[Array]
+    most: int
 
 
 class DraftHead(ABC):
@@ -68,7 +79,6 @@ class DraftHead(ABC):
         """Values of the features of a token."""
         return len(self.feature_layers) * self._target.config.hidden_size
 
-    @abstractmethod
     def begin(
         self,
         batch: RaggedBatch,
@@ -84,12 +94,17 @@ class DraftHead(ABC):
         f32[R, feature_width], as this gave them of the token before each request's first one. most:
         drafts that any request wants.
         """
+        return self._begin(FirstPass(batch, kv, features, before, most))
 
     @abstractmethod
     def go_on(
         self, batch: RaggedBatch, kv: KVCacheArrays, carried: Carried, place: int
     ) -> tuple[Array, Carried]:
         """The same of one more token of each request, its draft at `place` - 1, counted from 0."""
+
+    @abstractmethod
+    def _begin(self, given: FirstPass) -> tuple[Array, Carried]:
+        """What `begin` gives."""
 
     def _step(self, batch: RaggedBatch, kv: KVCacheArrays) -> Step:
         return begin_step(self._ops, self._config, self._rope, batch, kv)

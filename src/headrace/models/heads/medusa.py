@@ -15,14 +15,13 @@ of logits, vLLM's medusa.py for its names (`blocks.J.layers.B`, `lm_heads.J`).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from headrace.errors import CheckpointError
 from headrace.models.config import DecoderConfig
-from headrace.models.heads.head import Carried, DraftHead
+from headrace.models.heads.head import Carried, DraftHead, FirstPass
 from headrace.models.loader import Loader
 from headrace.models.loading.linear import Linear
 from headrace.models.model import NORMED, Model
@@ -73,18 +72,11 @@ class MedusaHead(DraftHead):
         """The kind of head."""
         return "medusa"
 
-    def begin(
-        self,
-        batch: RaggedBatch,
-        kv: KVCacheArrays,
-        features: Array,
-        before: Sequence[Array],
-        most: int = 1,
-    ) -> tuple[Array, Carried]:
-        """As of DraftHead. Carried are the logits of the later places, each f32[R, vocab_size]."""
-        del kv, before
-        last = self._ops.take_rows(features, batch.query_start[1:] - np.int32(1))
-        places = [self._logits(head, last) for head in range(min(most, self.block_drafts))]
+    def _begin(self, given: FirstPass) -> tuple[Array, Carried]:
+        """Carried are the logits of the later places, each f32[R, vocab_size]."""
+        batch = given.batch
+        last = self._ops.take_rows(given.features, batch.query_start[1:] - np.int32(1))
+        places = [self._logits(head, last) for head in range(min(given.most, self.block_drafts))]
         ends = np.searchsorted(batch.query_start[1:], batch.logit_rows, side="right")
         return self._ops.take_rows(places[0], ends.astype(np.int32)), tuple(places[1:])
 

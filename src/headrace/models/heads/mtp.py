@@ -19,7 +19,6 @@ families are named in their files.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -28,7 +27,7 @@ import numpy.typing as npt
 from headrace.errors import ConfigError
 from headrace.models.config import DecoderConfig
 from headrace.models.families import FAMILIES
-from headrace.models.heads.head import Carried, DraftHead
+from headrace.models.heads.head import Carried, DraftHead, FirstPass
 from headrace.models.loader import Loader
 from headrace.models.loading.linear import Linear
 from headrace.models.model import NORMED, DraftParts, Model
@@ -86,27 +85,20 @@ class MtpHead(DraftHead):
         """The family, and what of it."""
         return f"{self._target.model_type}_mtp"
 
-    def begin(
-        self,
-        batch: RaggedBatch,
-        kv: KVCacheArrays,
-        features: Array,
-        before: Sequence[Array],
-        most: int = 1,
-    ) -> tuple[Array, Carried]:
-        """As of DraftHead. Carried are what each layer but the first reads at the next token, and
+    def _begin(self, given: FirstPass) -> tuple[Array, Carried]:
+        """Carried are what each layer but the first reads at the next token, and
         what the last one gave."""
-        del most
-        ops, step = self._ops, self._step(batch, kv)
+        batch = given.batch
+        ops, step = self._ops, self._step(batch, given.kv)
         tokens = self._target.embed_tokens(batch.token_ids)
         ends = batch.query_start[1:] - np.int32(1)
         order = _one_later(batch.query_start)
         first, *others = self._predictors
-        read = features
+        read = given.features
         y = first.layer(self._joined(first, tokens, read), step)
         logits = self._logits(first, ops.take_rows(y, batch.logit_rows))
         last, carried = first, list[Array]()
-        for predictor, kept in zip(others, before, strict=True):
+        for predictor, kept in zip(others, given.before, strict=True):
             passed = self._given(last, y) if self._parts.chained else read
             carried.append(ops.take_rows(passed, ends))
             read = ops.take_rows(ops.stacked((passed, kept)), order)

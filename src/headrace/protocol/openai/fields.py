@@ -83,7 +83,7 @@ _GENERATION = _table(
 )
 
 CHAT_KNOWN = _GENERATION | _table(
-    Known("functions", ([],), "no functions", "`tools`"),
+    Known("functions", ([],), "no functions; others are read as `tools`"),
     Known("function_call", ("none", "auto"), "no functions to choose from", "`tool_choice`"),
     Known("service_tier", ("auto", "default"), "there is one tier", hints=_TIERS),
     Known("modalities", (["text"],), "text"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from headrace.engine.core import EngineCore
-from headrace.engine.drafts.heads.head_drafts import HeadDrafts
+from headrace.engine.drafts.heads.head_drafts import READY_TOKENS, HeadDrafts
 from headrace.engine.drafts.passes.features import KEPT_BYTES, KEPT_TOKENS, Features
 from headrace.engine.messages import Submit
 from headrace.engine.params import SamplingParams
@@ -232,6 +232,51 @@ def test_what_is_held_is_bounded_however_many_there_are() -> None:
     for request in own:
         features.forget(request)
     assert not features._held
+
+
+def test_what_nobody_watches_is_not_computed_and_a_head_begins_where_it_is_watched() -> None:
+    model, mock = MockModel(), MockHead()
+    head = make_head(mock)
+    core = drafting(head, model)
+    (request,) = begun(core, [submit("a", prompt(40), max_tokens=60)])
+    head.watch(())
+    before = core.stats().spec_draft_tokens
+    for _ in range(3):
+        core.step()
+    assert not head.features._held and core.stats().spec_draft_tokens == before
+    assert head.num_missing(request) == READY_TOKENS
+    head.watch((request,))
+    num_before = len(request.token_ids)
+    while head.num_missing(request):
+        core.step()
+    # Its first entry is of the first token that was computed since.
+    start = len(request.token_ids) - num_before
+    assert start <= READY_TOKENS + 5 and head.features.start(request) >= num_before - 2
+    drain(core)
+    assert core.stats().spec_accepted_tokens > 0 == head.num_failed
+
+
+def begun(core: EngineCore, submits: list[Submit]) -> list[Request]:
+    """The requests of an engine that has read their prompts."""
+    for each in submits:
+        core.submit(each)
+    while any(request.first_token_s is None for request in core._requests.values()):
+        core.step()
+    return list(core._requests.values())
+
+
+def test_a_head_that_never_comes_is_left_alone() -> None:
+    """It is watched for tries, and for nothing between them."""
+    head = make_head(MockHead(1))
+    core = make_core(draft=head, speculative_config='{"method": "mtp"}')
+    core.submit(submit("a", prompt(20), max_tokens=900))
+    watched, steps = 0, 0
+    while core.has_work:
+        core.step()
+        steps += 1
+        watched += bool(head.features._held)
+    assert 0 < watched < steps / 3
+    assert core.stats().spec_draft_tokens < steps / 10
 
 
 class Failing(MockOps):

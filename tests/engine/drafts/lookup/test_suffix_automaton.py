@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from headrace.engine.drafts.lookup.suffix_automaton import Reader, SuffixAutomaton
+from headrace.engine.drafts.lookup._lookup import Reader, SuffixAutomaton
 
 LEAST_MATCH = 2
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.engine.drafts.passes.model_drafts import DraftRoom, ModelDrafts, Pass
+from headrace.engine.drafts.passes.model import Pass
+from headrace.engine.drafts.passes.model_drafts import DraftRoom, ModelDrafts
 from headrace.engine.drafts.passes.pass_costs import PassCosts
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.params import SamplingParams
@@ -39,6 +40,12 @@ class Machine:
 
     def lag(self, request: Request) -> int:
         return len(request.token_ids) - self.read.get(request, 0)
+
+    def watch(self, requests: object) -> None:
+        """It reads tokens alone."""
+
+    def num_missing(self, request: Request) -> int:
+        return 0
 
     def guess(
         self, wanted: Sequence[tuple[Request, int]], most_read: int | None = None

@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -28,7 +28,8 @@ import numpy as np
 
 from headrace.engine.drafts.passes.draft_cache import DraftCache, Twin
 from headrace.engine.drafts.passes.features import Features
-from headrace.engine.drafts.passes.model_drafts import FEW_TOKENS, Pass
+from headrace.engine.drafts.passes.model import Pass
+from headrace.engine.drafts.passes.model_drafts import FEW_TOKENS
 from headrace.engine.grammars.constraint import Look
 from headrace.engine.kv.block_tables import BlockTables
 from headrace.engine.kv.copies import apart
@@ -168,6 +169,16 @@ class DraftChain(ABC, Generic[Maker]):
             going = [row for row in going if row.count]
         self._end(rows)
         return {row.request: drafts for row in rows if (drafts := row.twin.drafts)}
+
+    def watch(self, requests: Collection[Request] | None) -> None:
+        """Have ready what drafts of these requests are made of, of all for None, from the next step
+        on, and nothing of others. A model that reads tokens alone needs nothing."""
+
+    def num_missing(self, request: Request) -> int:
+        """Tokens of a request that have to come, while it is watched, before drafts of it are as
+        good as they get."""
+        del request
+        return 0
 
     def num_passes(self, num_drafts: int) -> int:
         """What so many drafts cost."""

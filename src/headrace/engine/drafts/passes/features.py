@@ -1,18 +1,22 @@
 """What the target computed of each request's last tokens, kept until a head reads it.
 
+Kept is what `watch` names: all requests, as in the beginning, some, or none. While it is none a
+step is computed as without a head. Of a request that is watched from the middle of its text on,
+what comes from there is kept, and a head begins there.
+
 Positions of a request are held without a gap: [start, stop). A row that is computed again, or
 behind drafts that were rejected, takes the place of what was there from its own start on. Of a
 request that nobody reads for long the oldest go, KEPT_TOKENS at most are held, and fewer where that
 would be more than KEPT_BYTES of all: a head then begins in the middle of the text. Of so many
 requests that each would have less than LEAST_TOKENS the last ones have none.
 
-What is held is a copy: the features of a step are those of all its tokens, prompts' too, and would
-be kept by the one row that still holds some.
+What is held is a copy, but for a step of one row: the features of a step are those of all its
+tokens, prompts' too, and would be kept by the one row that still holds some.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -60,37 +64,68 @@ class Features:
         self._ops = ops
         self._token_bytes = 4 * width
         self._held: dict[Request, _Held] = {}
+        self._watched: frozenset[Request] | None = None
+        """None: all."""
+
+    def watch(self, requests: Collection[Request] | None) -> None:
+        """Keep what is computed of these requests from now on, of all for None; what is held of
+        others is dropped."""
+        self._watched = None if requests is None else frozenset(requests)
+        if self._watched is not None:
+            for request in self._held.keys() - self._watched:
+                del self._held[request]
 
     def note(
         self, rows: Sequence[Row], query_start: npt.NDArray[np.int32], features: Array
     ) -> None:
         """A step computed these rows. features: f32[N, width]; query_start: int32[R + 1]."""
         most = self._most_tokens
-        for row, at in zip(rows, query_start.tolist(), strict=False):
-            request, count = row.request, row.num_tokens
-            if not self.wants(request):
-                continue
-            held = self._held.get(request)
-            if held is None or not held.start <= row.start <= held.stop:
-                held = self._held[request] = _Held(row.start)
+        if len(rows) == 1:
+            # Of most steps of one stream: what they computed is kept as it is.
+            self._note_row(rows[0], 0, features, most)
+        else:
+            for row, at in zip(rows, query_start.tolist(), strict=False):
+                self._note_row(row, at, features, most)
+        fewest = self._most_tokens
+        if fewest < most:  # the more there are, the less each has
+            for held in self._held.values():
+                self._drop(held, held.stop - fewest)
+
+    def _note_row(self, row: Row, at: int, features: Array, most: int) -> None:
+        request, count = row.request, row.num_tokens
+        if not self.wants(request):
+            return
+        held = self._held.get(request)
+        if held is None or not held.start <= row.start <= held.stop:
+            held = self._held[request] = _Held(row.start)
+        elif held.stop > row.start:
             _cut(held, row.start)
-            if count > most:
-                held.parts.clear()
-                held.start = row.start + count - most
-                at, count = at + count - most, most
-            copy = self._ops.take_rows(features, _span(at, count))
-            held.parts.append(_Part(copy, 0, count, count))
-            held.stop = row.start + row.num_tokens
-            self._drop(held, held.stop - most)
-        for held in self._held.values():  # the more there are, the less each has
+        if count > most:
+            held.parts.clear()
+            held.start = row.start + count - most
+            at, count = at + count - most, most
+        if count != len(features):
+            features, at = self._ops.take_rows(features, _span(at, count)), 0
+        held.parts.append(_Part(features, at, count, count))
+        held.stop = row.start + row.num_tokens
+        if held.stop - held.start > most:
             self._drop(held, held.stop - most)
 
     def wants(self, request: Request) -> bool:
-        """Whether anything is held of a request: it may have drafts, and there is room."""
+        """Whether what is computed of a request is kept: it is watched, may have drafts, and there
+        is room."""
         if not request.params.speculation:
+            return False
+        if self._watched is not None and request not in self._watched:
             return False
         room = KEPT_BYTES // (self._token_bytes * LEAST_TOKENS)
         return request in self._held or len(self._held) < room
+
+    def wants_any(self, rows: Sequence[Row]) -> bool:
+        """Whether that is so of any of these rows."""
+        if self._watched is not None and not self._watched:
+            return False
+        return any(self.wants(row.request) for row in rows)
 
     def start(self, request: Request) -> int:
         """The first position that can be taken: one before those that are held, as of a cached
@@ -102,6 +137,11 @@ class Features:
         """Whether all tokens are there but the last, which nobody has computed."""
         held = self._held.get(request)
         return held is not None and held.start < held.stop >= len(request.token_ids) - 1
+
+    def num_held(self, request: Request) -> int:
+        """Positions that are held of a request."""
+        held = self._held.get(request)
+        return 0 if held is None else held.stop - held.start
 
     def take(self, request: Request, start: int, stop: int) -> list[Array]:
         """Features of positions [start, stop), in order, as one array or several. Those of the

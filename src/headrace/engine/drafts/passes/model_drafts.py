@@ -18,50 +18,36 @@ request (r), of all of about its temperature (s). What is not known of a place y
 before it does.
 
 What the draft has not read of a request has to pay as well: it is read where what drafts are
-expected to spare of the request's tokens is more than that takes. That is paid before anything is
-spared, and spared again only if the request is long enough, so that it has an account of its own:
-MOST_READING steps at most, to which comes what steps with drafts gain. A request is read while that
-is above 0, by which it may fall below; for a try where it stays above. What drafts may lose beside
-that is bounded by the account of gains (gain_account.py): no k is taken that would not be paid for
-if none of its drafts came. A draft that is not taken is tried again out of a credit, TRIES_SHARE of
-the time of all steps, since texts and loads change; the tokens that a try spares are credited, so
-that tries follow each other where they succeed, and where they do not that share is all that is
-lost.
+expected to spare of the request's tokens is more than that takes (reading.py). What drafts may lose
+beside that is bounded by the account of gains (gain_account.py): no k is taken that would not be
+paid for if none of its drafts came. A draft that is not taken is tried again now and then
+(tries.py).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from headrace.engine.drafts.gain_account import GainAccount
+from headrace.engine.drafts.passes.model import Model
 from headrace.engine.drafts.passes.pass_costs import PassCosts
+from headrace.engine.drafts.passes.reading import Reading
+from headrace.engine.drafts.passes.tries import TRY_DRAFTS, Tries
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.request import Request
 
 LEAST_GAIN = 1.03
 """What is gained by less is within the error of the estimates."""
-TRIES_SHARE = 0.005
-"""Of the time of steps, what tries may take."""
-MOST_CREDIT = 1.5
-"""Steps whose time tries may take in the beginning, and are credited with at most; where one try
-takes more, with that: it may have a prompt to read."""
-MOST_READING = 8.0
-"""Steps whose time may be spent on reading before drafts have gained anything: some 400 tokens of a
-prompt where a draft's pass is a quarter of its target's step."""
 FEW_TOKENS = 16
 """Of a request, that came in the last steps: the draft computes so many whatever others need."""
-TRY_DRAFTS = 2
-"""Of a try: what the first place says of the others is little."""
-TRY_LAG = 16
-"""Of requests of which no more tokens have to be read the one is tried that was not for longest."""
 EXPECTED_TOKENS = 128
 """Of a request that is still to come, at most: answers end before max_tokens."""
 FIRST_PLAIN_STEPS = 3
 """Steps of an engine without drafts, with which others are compared."""
 
-MOST_REST_STEPS = 16
+MOST_REST_STEPS = 32
 """Steps for which nothing is looked for where nothing has paid, at most, each time for longer: to
 look takes a tenth of a small model's step."""
 DECIDED_STEPS = 4
@@ -71,41 +57,12 @@ model."""
 _TEMPERATURES = (0.01, 0.4, 0.6, 0.8, 0.95)
 """Between which acceptance is told apart: the wider the distributions, the less two draws agree."""
 _CHANCE_BEGIN = 0.6
-_RATIO_BEGIN = 0.25
-"""Of a pass to a step of one request, before the first pass."""
 _WEIGHT_BEGIN = 8.0
 _WEIGHT_ALL = 6.0
 _MOST_ALL = 128.0
 _MOST_REQUEST = 24.0
 """Comparisons of a place that are remembered: what is not drafted is not compared either, so that
 of a text that has become easier only tries would be heard for long."""
-
-
-class Pass(NamedTuple):
-    """A pass of the draft: of so many tokens, in so many seconds."""
-
-    num_tokens: int
-    seconds: float
-
-
-class Model(Protocol):
-    """The draft itself, as far as it is needed here (draft_model.py)."""
-
-    @property
-    def passes(self) -> Sequence[Pass]:
-        """Of the last call of `guess`."""
-
-    def guess(
-        self, wanted: Sequence[tuple[Request, int]], most_read: int | None = None
-    ) -> dict[Request, list[int]]:
-        """Drafts of each request, at most so many, where there are any. most_read: tokens of
-        requests that are read for the first time, at most."""
-
-    def lag(self, request: Request) -> int:
-        """Tokens that it has to read before its first draft, at most."""
-
-    def num_passes(self, num_drafts: int) -> int:
-        """Passes that so many drafts of a request take."""
 
 
 class DraftRoom(NamedTuple):
@@ -154,8 +111,6 @@ class _History:
         """The place of the first of `drafts`."""
         self.drafts: Sequence[int] = ()
         """The last ones, whose tokens have not come yet."""
-        self.tried_at = 0
-        """The number of the try that was for it last."""
 
 
 class ModelDrafts:
@@ -180,7 +135,6 @@ class ModelDrafts:
         self._passes = PassCosts()
         self._shares = [_Shares(most, _MOST_ALL) for _ in range(1 + len(_TEMPERATURES))]
         self._histories: dict[Request, _History] = {}
-        self._credit_s: float | None = None
         self._decided: list[Request] = []
         """The requests of the last choice."""
         self._choices: dict[Request, _Choice] = {}
@@ -196,24 +150,26 @@ class ModelDrafts:
         """What a step of that choice loses where no draft comes."""
         self.gain = 1.0
         """Of that choice, as it is believed: tokens for the time, over none."""
-        self._num_tries = 0
-        self.is_try = False
-        """Whether the drafts of the step that began are tried, and paid for by credit."""
-        self._price_s = 0.0
-        """What the try that was looked at last is expected to take beyond a step without."""
+        self._reading = Reading()
+        self._tries = Tries(model, costs, self._passes, self._reading)
+        self._watched: Collection[Request] | None = None
+        """Of which the model has ready what drafts are made of; None: of all."""
         self.seconds = 0.0
         """That the passes of the step that began took."""
         self.reading_s = 0.0
         """As far as they read what came before the last steps."""
-        self._reading_steps = MOST_READING
-        """What reading may take, in steps without drafts."""
         self._step_s = 0.0
         """Of such a step, when drafts were last looked for."""
 
     def begin_step(self) -> None:
         """A step begins: it may have no passes, whatever the last one had."""
         self.seconds = self.reading_s = 0.0
-        self.is_try = False
+        self._tries.begin_step()
+
+    @property
+    def is_try(self) -> bool:
+        """Whether the drafts of the step that began are tried, and paid for by credit."""
+        return self._tries.is_try
 
     def rests(self, batch: int) -> bool:
         """Whether this step is one of those for which nothing is looked for, as nothing has paid;
@@ -250,13 +206,15 @@ class ModelDrafts:
             (each.request, min(choice.num_drafts, each.room))
             for each in wanted
             if (choice := self._choices.get(each.request)) is not None and each.hope < choice.hope
-        ] or self._tried(batch, wanted, most)
-        if not chosen:
-            self._rest_steps = self._next_rest
-            self._next_rest = min(2 * self._next_rest, MOST_REST_STEPS)
-            return {}
-        self._next_rest = 1
-        return self._drafts(chosen, self._tokens_within(step_s))
+        ]
+        if chosen:
+            self._next_rest = 1
+            self._watch(None)
+            # Of others it would be learned how often drafts of too little are right.
+            chosen = [each for each in chosen if not self._model.num_missing(each[0])]
+        else:
+            chosen = self._tried(batch, wanted, most, step_s)
+        return self._drafts(chosen, self._tokens_within(step_s)) if chosen else {}
 
     def note(self, request: Request, num_before: int, token_ids: Sequence[int]) -> None:
         """A row gave a request these tokens, which had so many before."""
@@ -277,20 +235,14 @@ class ModelDrafts:
         """A step took so long, passes and all. gained_s: what its drafts spared of the time that
         its tokens take without, below 0 where they cost some, and beside what was read; None where
         that is not known, or there were none."""
-        if self._step_s:
-            more_s = max(gained_s or 0.0, 0.0) - self.reading_s
-            self._reading_steps += more_s / self._step_s
-            self._reading_steps = min(self._reading_steps, MOST_READING)
-        if self._credit_s is None:
-            self._credit_s = MOST_CREDIT * seconds
-        most = max(MOST_CREDIT * seconds, self._price_s)
-        if self.is_try:
-            self._credit_s += -self._price_s if gained_s is None else gained_s
-        self._credit_s = min(self._credit_s, most) + TRIES_SHARE * seconds
+        gained = max(gained_s or 0.0, 0.0)
+        self._reading.note_step(gained - self.reading_s, self._step_s)
+        self._tries.note_step(seconds, gained_s)
 
     def forget(self, request: Request) -> None:
         """The request has ended."""
         self._histories.pop(request, None)
+        self._tries.forget(request)
 
     def _chosen(self, batch: int, wanted: Sequence[DraftRoom], most: int) -> dict[Request, _Choice]:
         """The requests for which drafts pay, and how many; none where they do not."""
@@ -336,42 +288,48 @@ class ModelDrafts:
             return chosen
         # Of each token, what is spared of the time that it takes without.
         spared_s = (1.0 / plain - 1.0 / best) * batch
-        read_s = self._passes_per_token()
-        may_read = self._reading_steps > 0
+        read_s = self._passes.seconds_per_token(plain_s)
         return {
             request: choice
             for request, choice in chosen.items()
             if (lag := self._model.lag(request)) <= FEW_TOKENS
             or (
-                may_read
+                self._reading.steps > 0
                 and lag * read_s
                 < spared_s * min(EXPECTED_TOKENS, request.max_len - len(request.token_ids))
             )
         }
 
-    def _tried(
-        self, batch: int, wanted: Sequence[DraftRoom], most: int
-    ) -> list[tuple[Request, int]]:
-        """The request whose try costs least, once there is credit for it."""
-        each = min(wanted, key=self._try_order)
-        count = min(TRY_DRAFTS, each.room, self._most, most)
-        lag = self._model.lag(each.request)
-        price_s = self._model.num_passes(count) * self._pass_s(1)
-        reading_s = lag * self._passes_per_token()
-        if reading_s > self._step_s * self._reading_steps:
-            price_s += reading_s
-        price_s += self._costs.seconds(batch, batch + count) - self._costs.seconds(batch, batch)
-        self._price_s = price_s
-        if self._credit_s is None or price_s > self._credit_s or count < 1:
-            return []
-        self.is_try = True
-        self._num_tries += 1
-        self._history(each.request).tried_at = self._num_tries
-        return [(each.request, count)]
+    def _rest(self) -> None:
+        """Nothing pays: look for nothing for a while, each time for longer. What drafts are made of
+        costs each step something, and is had again where it is wanted."""
+        self._rest_steps = self._next_rest
+        self._next_rest = min(2 * self._next_rest, MOST_REST_STEPS)
+        if self._rest_steps > 1:
+            self._watch(())
 
-    def _try_order(self, each: DraftRoom) -> tuple[int, int]:
-        lag = self._model.lag(each.request)
-        return max(lag, TRY_LAG), self._history(each.request).tried_at
+    def _watch(self, requests: Collection[Request] | None) -> None:
+        if requests != self._watched:
+            self._watched = requests
+            self._model.watch(requests)
+
+    def _tried(
+        self, batch: int, wanted: Sequence[DraftRoom], most: int, step_s: float
+    ) -> list[tuple[Request, int]]:
+        """The request whose drafts are tried, if any; where none is, the rest begins."""
+        request = self._tries.cheapest([each.request for each in wanted])
+        room = next(each.room for each in wanted if each.request is request)
+        count = min(TRY_DRAFTS, room, self._most, most)
+        verdict = self._tries.ask(request, batch, count, step_s)
+        if verdict == "now":
+            self._next_rest = 1
+            return [(request, count)]
+        if verdict == "later":
+            if self._watched is not None:
+                self._watch((request,))
+        else:
+            self._rest()
+        return []
 
     def _drafts(
         self, chosen: Sequence[tuple[Request, int]], most_read: int | None = None
@@ -409,19 +367,15 @@ class ModelDrafts:
         return hopes
 
     def _pass_s(self, num_requests: int) -> float:
-        if not self._passes.num_seen:
-            return _RATIO_BEGIN * self._costs.seconds(num_requests, num_requests)
-        return self._passes.seconds(num_requests)
-
-    def _passes_per_token(self) -> float:
-        """Seconds for a token of a text that is read."""
-        if not self._passes.num_seen:
-            return self._pass_s(1) / 4
-        return self._passes.seconds(128) / 128
+        return self._passes.seconds_or(
+            self._costs.seconds(num_requests, num_requests), num_requests
+        )
 
     def _tokens_within(self, seconds: float) -> int:
         """Tokens that are read in about the time of a step."""
-        return min(128, max(16, int(seconds / self._passes_per_token())))
+        return min(
+            128, max(16, int(seconds / self._passes.seconds_per_token(self._costs.seconds(1, 1))))
+        )
 
     def _history(self, request: Request) -> _History:
         history = self._histories.get(request)

@@ -12,6 +12,10 @@ _RATE = 0.1
 _MOST_SURPRISE = 3.0
 """A pass that took more times as long as others of its size was disturbed by something else."""
 _SIZES = 16
+_RATIO_BEGIN = 0.25
+"""Of a pass to a step of one request, before the first pass."""
+_READ_TOKENS = 128
+"""Of a pass that reads a text."""
 
 
 class PassCosts:
@@ -57,6 +61,16 @@ class PassCosts:
         low, high = self._tokens[below], self._tokens[above]
         share = (num_tokens - low) / (high - low)
         return self._seconds[below] + share * (self._seconds[above] - self._seconds[below])
+
+    def seconds_or(self, step_s: float, num_tokens: int) -> float:
+        """The same; before the first pass a share of what a step of as many requests takes."""
+        return self.seconds(num_tokens) if self.num_seen else _RATIO_BEGIN * step_s
+
+    def seconds_per_token(self, step_s: float) -> float:
+        """For a token of a text that is read. step_s: of a step of one request."""
+        if not self.num_seen:
+            return _RATIO_BEGIN * step_s / 4
+        return self.seconds(_READ_TOKENS) / _READ_TOKENS
 
 
 def _begin(tokens: float) -> float:
