@@ -1,9 +1,14 @@
 """TTFT of many requests that share a prefix, with the prefix cache and without.
 
     python benchmarks/shared_prefix.py [MODEL.gguf] --requests 32 --prefix 512 --own 32
+    python benchmarks/shared_prefix.py MODEL.gguf --step --prefix 4096
 
 Servers with and without `--enable-prefix-caching` take turns (A B A B); every round uses a new
 random prefix, so nothing is warm. Tokens computed are read from the server's own counters.
+
+With `--step` no server is started: it is the forward pass of a token of each request that is timed,
+with the prefix in blocks that all of them have and in blocks of each one's own, in turns. K and V
+are random, which changes no time.
 """
 
 from __future__ import annotations
@@ -19,8 +24,17 @@ import time
 from typing import Any, NamedTuple
 
 import httpx
+import numpy as np
+
+from headrace.config.settings import EngineConfig
+from headrace.engine.memory.kv_memory import kinds_of, spec_of
+from headrace.models import load_model
+from headrace.ops import make_ops
+from headrace.ops.kv import RaggedBatch
+from headrace.weights.open import open_checkpoint
 
 LIMIT_S = 600.0
+BLOCK_SIZE, WRITTEN_TOKENS = 32, 512
 
 
 class Round(NamedTuple):
@@ -74,6 +88,59 @@ def _start(model: str | None, flag: str) -> tuple[subprocess.Popen[str], dict[st
     return process, json.loads(process.stdout.readline())
 
 
+def _batch(counts: list[int], start: int, tables: list[np.ndarray]) -> RaggedBatch:
+    """So many tokens of each request, from a position on; the logits of the last."""
+    ends = np.cumsum([0, *counts]).astype(np.int32)
+    positions = [np.arange(start, start + count, dtype=np.int32) for count in counts]
+    return RaggedBatch(
+        token_ids=np.full(ends[-1], 7, np.int32),
+        positions=np.concatenate(positions),
+        query_start=ends,
+        block_tables=tuple(tables),
+        logit_rows=ends[1:] - 1,
+    )
+
+
+def steps(options: argparse.Namespace) -> dict[str, list[float]]:
+    """Seconds of a step with the prefix shared, and apart."""
+    ops = make_ops("cpu", threads=options.threads)
+    depth, requests = options.prefix + options.own, options.requests
+    model = load_model(open_checkpoint(options.model), ops, max_positions=depth + 1)
+    kinds = kinds_of(EngineConfig(kv_cache_dtype=options.kv_cache_dtype), model.weight_codec)
+    layout = model.cache_layout.stored_as(kinds)
+    entries, common = depth // BLOCK_SIZE + 1, options.prefix // BLOCK_SIZE
+    count = requests * entries
+    order = np.random.default_rng(0).permutation(count).astype(np.int32).reshape(requests, entries)
+    together = order.copy()
+    together[:, :common] = order[0, :common]
+    num_tables = sum(group.num_tables for group in layout.groups)
+    kv = ops.kv_cache(spec_of(layout, kinds, BLOCK_SIZE, num_tables * count))
+    tables = {
+        name: [table + np.int32(number * count) for number in range(num_tables)]
+        for name, table in (("shared", together), ("apart", order))
+    }
+    rng = np.random.default_rng(1)
+    for start in range(0, depth, WRITTEN_TOKENS):
+        tokens = min(WRITTEN_TOKENS, depth - start)
+        for request in range(requests):
+            rows_of = [table[request : request + 1] for table in tables["apart"]]
+            batch = _batch([tokens], start, rows_of)
+            for layer, place in enumerate(layout.places):
+                if place is not None:
+                    shape = model.config.attention_of(layer)
+                    rows = rng.standard_normal((tokens, shape.row_width), np.float32)
+                    ops.kv_write(rows, shape, kv, layer, batch)
+    taken: dict[str, list[float]] = {name: [] for name in tables}
+    for turn in range(options.rounds + 1):
+        for name, of in tables.items():
+            batch = _batch([1] * requests, depth, of)
+            begin = time.perf_counter()
+            model.forward(batch, kv)
+            if turn:  # the first passes touch what the others evicted
+                taken[name].append(time.perf_counter() - begin)
+    return taken
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
@@ -84,7 +151,19 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=1, help="tokens generated")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--step", action="store_true", help="time steps, without a server")
+    parser.add_argument("--threads", type=int, default=2, help="of --step")
+    parser.add_argument("--kv-cache-dtype", default="auto", help="of --step")
     options = parser.parse_args()
+    if options.step:
+        if options.model is None:
+            parser.error("--step takes the path of a model")
+        for name, seconds in steps(options).items():
+            print(
+                f"{name:10} {statistics.median(seconds) * 1e3:8.1f} ms a step "
+                f"[{min(seconds) * 1e3:.1f}..{max(seconds) * 1e3:.1f}]"
+            )
+        return
     flags = {"shared": "--enable-prefix-caching", "unshared": "--no-enable-prefix-caching"}
     servers = {name: _start(options.model, flag) for name, flag in flags.items()}
     rounds: dict[str, list[Round]] = {name: [] for name in servers}

@@ -1,4 +1,5 @@
-// Causal attention of some tokens of one request, seen by one kv head, with an online softmax.
+// Causal attention of some tokens, seen by one kv head, with an online softmax. They are of one request
+// or of several whose block tables begin alike: then a span that these share is read once for all.
 //
 // Spans of 64 positions at multiples of 64 are visited in ascending order, from the one in which a
 // window begins. For each row (one q head of one token) and span: 64 scores, their maximum,
@@ -25,21 +26,30 @@
 namespace {
 
 using headrace::AttentionItem;
+using headrace::AttentionRun;
 
 // From so many rows on K and V of few bits are decoded a span at a time.
 constexpr int64_t kDecodedRows = 4 * kSpanRows;
 
 // Scratch of an item, after each other: q [rows][head_dim] as its products take it, in room for
-// floats, then per row the sums of p * v [v_panels * 16], of p [16] and [16] of which three are
-// used: the maximum, the slope of its head and its position (an int32). Then K and V of a span where
-// they are decoded or latent.
+// floats, then per row the sums of p * v [v_panels * 16], of p [16] and [16] of which four are
+// used: the maximum, the slope of its head, its position and its token (int32). Then K and V of a span
+// where they are decoded or latent.
 struct RowState {
   void* q;
   float* mixed;
   float* total;
   float* most;
+  uint8_t* keys;
+  uint8_t* values;
 };
-constexpr int64_t kSlope = 1, kPosition = 2;
+constexpr int64_t kSlope = 1, kPosition = 2, kToken = 3;
+
+HEADRACE_INLINE int32_t token_of(const RowState& s, int64_t row) {
+  int32_t token;
+  __builtin_memcpy(&token, s.most + row * kLanes + kToken, sizeof token);
+  return token;
+}
 
 HEADRACE_INLINE int64_t padded(int64_t width) { return (width + kLanes - 1) / kLanes * kLanes; }
 
@@ -105,13 +115,11 @@ HEADRACE_INLINE Seen seen_of(const AttentionArgs& a, int64_t token, int64_t star
                   masks == nullptr ? kWhole : masks[token * a.sees.mask_spans + start / kSpan]);
 }
 
-// Rows of an item that see something of a span, from `row` on: `heads` of each token. What the first
-// sees is `seen`; where others do not see the same, each is asked for its own.
+// Rows of an item that see something of a span, from `row` on. What the first sees is `seen`; where
+// others do not see the same, each is asked for its own.
 struct SpanRows {
   int64_t row;
   int64_t rows;
-  int64_t heads;
-  int64_t token;  // of row 0
   Seen seen;
   bool alike;
 };
@@ -206,8 +214,7 @@ HEADRACE_APART void span_all(const AttentionArgs& a, const SpanGroups& span, con
     now = (left + blocks - 1) / blocks;
     Seen seen[Way::kRows];
     for (int64_t j = 0; j < now; ++j) {
-      const int64_t token = of.token + (of.row + i + j) / of.heads;
-      seen[j] = of.alike ? of.seen : seen_of(a, token, span.start);
+      seen[j] = of.alike ? of.seen : seen_of(a, token_of(s, of.row + i + j), span.start);
     }
     // Of many rows the first ask for the next span.
     const bool asks = stream || (Way::kAsks && i == 0 && !span.k_decoded && !span.v_decoded);
@@ -218,17 +225,17 @@ HEADRACE_APART void span_all(const AttentionArgs& a, const SpanGroups& span, con
   }
 }
 
-// q of every row of the item (rounded as K's codec has it, turned as K is), and empty sums, or those of its head's
-// sink: a score seen first, of a position without a value.
+// q of every row of a run, from row `first` on (rounded as K's codec has it, turned as K is), and empty sums,
+// or those of its head's sink: a score seen first, of a position without a value.
 template <class Way, class K>
 HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& item,
-                                const RowState& s) {
+                                const AttentionRun& run, int64_t first, const RowState& s) {
   using Products = typename Way::template Products<K>;
   const int64_t d = a.kv.head_dim, width = a.kv.v_panels * kLanes;
   const int64_t heads = item.q_end - item.q_begin;
-  for (int64_t row = 0; row < (item.end - item.begin) * heads; ++row) {
-    const int64_t token = item.begin + row / heads;
-    const int64_t head = item.head * a.group + item.q_begin + row % heads;
+  for (int64_t row = first; row < first + (run.end - run.begin) * heads; ++row) {
+    const auto token = static_cast<int32_t>(run.begin + (row - first) / heads);
+    const int64_t head = item.head * a.group + item.q_begin + (row - first) % heads;
     const float* from = a.qkv + token * a.row_width + head * d;
     auto* q = static_cast<typename Products::Q*>(s.q) + row * d;
     for (int64_t i = 0; i < d; i += kLanes) {
@@ -244,29 +251,30 @@ HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& ite
     most[0] = a.sinks != nullptr ? a.sinks[head] : -__builtin_inff();
     most[kSlope] = a.slopes != nullptr ? a.slopes[head] : 0.0f;
     __builtin_memcpy(most + kPosition, a.batch.positions + token, sizeof(int32_t));
+    __builtin_memcpy(most + kToken, &token, sizeof token);
   }
 }
 
 // Where the groups of the span from `start` lie that hold some of positions [first, known). The
 // block table is not read for others.
-HEADRACE_INLINE void find_groups(const AttentionArgs& a, const AttentionItem& item, int64_t start,
-                                 int64_t first, int64_t known, SpanGroups* span) {
+HEADRACE_INLINE void find_groups(const AttentionArgs& a, int64_t request, int64_t head,
+                                 int64_t start, int64_t first, int64_t known, SpanGroups* span) {
   const KvLayer& kv = a.kv;
   span->start = start;
-  const int32_t* table = a.batch.block_tables + item.request * a.batch.table_width;
+  const int32_t* table = a.batch.block_tables + request * a.batch.table_width;
   const int64_t per_block = kv.block_size / kLanes;
   for (int64_t g = 0; g < kGroups && start + g * kLanes < known; ++g) {
     if (start + (g + 1) * kLanes <= first) continue;
     const int64_t at = start / kLanes + g;
     const int64_t page = table[at / per_block] * kv.page_bytes;
-    const int64_t group = item.head * per_block + at % per_block;
+    const int64_t group = head * per_block + at % per_block;
     span->k[g] = kv.k + page + group * kv.k_group_bytes;
     if (!kv.latent) span->v[g] = kv.v + page + group * kv.v_group_bytes;
   }
 }
 
-// The span of tokens `from` to `to` of the item, in which all of them are, as it is kept in bf16.
-HEADRACE_INLINE SpanGroups near_groups(const AttentionArgs& a, const AttentionItem& item,
+// The span of some tokens of a request, in which all of them are, as it is kept in bf16.
+HEADRACE_INLINE SpanGroups near_groups(const AttentionArgs& a, int64_t request, int64_t head,
                                        int64_t start, int64_t first, int64_t known,
                                        uint8_t* values) {
   using Near = KvReader<KvCodec::bf16>;
@@ -274,7 +282,7 @@ HEADRACE_INLINE SpanGroups near_groups(const AttentionArgs& a, const AttentionIt
   near.kv = near_layer(a.kv);
   near.batch = near_batch(a.batch);
   SpanGroups span = {};
-  find_groups(near, item, start, first, known, &span);
+  find_groups(near, request, head, start, first, known, &span);
   span.near = span.k_decoded = span.v_decoded = true;
   for (int64_t g = 0; g < kGroups; ++g) {
     if (span.k[g] == nullptr) continue;
@@ -303,57 +311,67 @@ static bool span_is_finite(const KvLayer& kv, const SpanGroups& span, int64_t fi
   return finite;
 }
 
-template <class Way>
-static void attention(const AttentionArgs& a, const AttentionItem& item, void* scratch) {
-  const KvLayer& kv = a.kv;
-  const int64_t heads = item.q_end - item.q_begin;
-  const int64_t tokens = item.end - item.begin, rows = tokens * heads;
-  const int64_t width = kv.v_panels * kLanes;
-  RowState s;
-  s.q = scratch;
-  s.mixed = static_cast<float*>(scratch) + rows * padded(kv.head_dim);
-  s.total = s.mixed + rows * width;
-  s.most = s.total + rows * kLanes;
-  uint8_t* const keys = reinterpret_cast<uint8_t*>(s.most + rows * kLanes);
-  uint8_t* const values = keys + kGroups * made_k_bytes(kv);
-  with_reader(kv.k_codec, [&]<class K>() { start_rows<Way, K>(a, item, s); });
+// Some rows of an item and the spans that they go through: those at positions [from, to) of which they
+// see something, as the block table of `request` has them. Their tokens are of that request, or the
+// spans lie before those that the tokens are in.
+struct Walk {
+  int64_t request;
+  int64_t row;
+  int64_t rows;
+  int64_t from;
+  int64_t to;
+  int64_t known;  // positions that the request has
+};
 
-  const int32_t* positions = a.batch.positions + item.begin;
-  const int64_t last = positions[tokens - 1], first = first_seen(a.sees, positions[0]);
-  const int64_t known = last + 1;
-  const bool many = kv.latent || rows >= kDecodedRows;
+template <class Way>
+static void walk(const AttentionArgs& a, const AttentionItem& item, const RowState& s,
+                 const Walk& w) {
+  const KvLayer& kv = a.kv;
+  const int64_t heads = item.q_end - item.q_begin, tokens = w.rows / heads;
+  const auto token_at = [&](int64_t i) { return token_of(s, w.row + i * heads); };
+  const auto position_at = [&](int64_t i) { return a.batch.positions[token_at(i)]; };
+  int64_t first = w.known;
+  for (int64_t i = 0; i < tokens; ++i) {
+    const int64_t seen = first_seen(a.sees, position_at(i));
+    if (seen < first) first = seen;
+  }
+  if (first < w.from) first = w.from;
+  if (first >= w.to) return;
+  const bool many = kv.latent || w.rows >= kDecodedRows;
   SpanGroups span = {}, next = {};
   next.k_decoded = many && narrow(kv.k_codec);
   next.v_decoded = many && narrow(kv.v_codec);
-  const bool stream = rows <= kStreamRows && !next.k_decoded;
-  find_groups(a, item, first / kSpan * kSpan, first, known, &next);
+  const bool stream = w.rows <= kStreamRows && !next.k_decoded;
+  const int64_t known = w.known;
+  find_groups(a, w.request, item.head, first / kSpan * kSpan, first, known, &next);
   int64_t seeing = 0;  // the first token that the span's start does not lie behind
-  for (int64_t start = first / kSpan * kSpan; start < known; start += kSpan) {
+  for (int64_t start = first / kSpan * kSpan; start < w.to; start += kSpan) {
     span = next;
-    find_groups(a, item, start + kSpan, first, known, &next);
-    while (positions[seeing] < start) ++seeing;
+    find_groups(a, w.request, item.head, start + kSpan, first, known, &next);
+    while (position_at(seeing) < start) ++seeing;
     // The first token that reads this span as it is stored for good.
     int64_t behind = seeing;
-    while (kv.near_k != nullptr && behind < tokens && positions[behind] < start + kSpan) ++behind;
+    while (kv.near_k != nullptr && behind < tokens && position_at(behind) < start + kSpan) ++behind;
     for (int64_t g = 0; g < kGroups && behind < tokens; ++g) {
       if (span.k[g] == nullptr) continue;
       span.k_ahead[g] = next.k[g] - span.k[g];
       if (!kv.latent) span.v_ahead[g] = next.v[g] - span.v[g];
       // At the end a span has groups of the one before that nothing sees.
       if (start + g * kLanes >= known) continue;
-      make_keys(kv, span, g, keys + g * made_k_bytes(kv));
-      make_values(kv, span, g, values + g * made_v_bytes(kv));
+      make_keys(kv, span, g, s.keys + g * made_k_bytes(kv));
+      make_values(kv, span, g, s.values + g * made_v_bytes(kv));
     }
     // Tokens that see the same of the span go together, and others with them where what they do not
     // see of each other's values may be multiplied by zero.
     const auto go = [&](const SpanGroups& of, int64_t from, int64_t to, bool streamed) {
       bool asked = false, finite = false;
       for (int64_t token = from, end; token < to; token = end) {
-        const Seen seen = seen_of(a, item.begin + token, start);
-        if (seen.begin >= kSpan) break;
-        SpanRows all{token * heads, 0, heads, item.begin, seen, true};
-        for (end = token + 1; end < to; ++end) {
-          const Seen other = seen_of(a, item.begin + end, start);
+        end = token + 1;
+        const Seen seen = seen_of(a, token_at(token), start);
+        if (seen.begin >= kSpan) continue;
+        SpanRows all{w.row + token * heads, 0, seen, true};
+        for (; end < to; ++end) {
+          const Seen other = seen_of(a, token_at(end), start);
           if (Seen::same(seen, other)) continue;
           if (other.begin >= kSpan) break;
           if (!asked) finite = span_is_finite(kv, of, first, known);
@@ -367,14 +385,67 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
     };
     go(span, behind, tokens, stream);
     if (behind > seeing) {
-      go(near_groups(a, item, start, first, known, values), seeing, behind, false);
+      go(near_groups(a, w.request, item.head, start, first, known, s.values), seeing, behind,
+         false);
     }
   }
+}
+
+// Runs [first, end) of an item, which share what comes before position `from`, from there on: together
+// as far as they share more, and then in those parts that do. Their rows begin at `row`.
+template <class Way>
+static void walk_runs(const AttentionArgs& a, const AttentionItem& item, const RowState& s,
+                      int64_t first, int64_t end, int64_t row, int64_t from) {
+  const int64_t heads = item.q_end - item.q_begin;
+  const AttentionRun& run = item.runs[first];
+  const int64_t known = a.batch.positions[run.end - 1] + 1;
+  int64_t rows = (run.end - run.begin) * heads, to = known;
+  for (int64_t i = first + 1; i < end; ++i) {
+    rows += (item.runs[i].end - item.runs[i].begin) * heads;
+    if (item.runs[i].shared < to) to = item.runs[i].shared;
+  }
+  walk<Way>(a, item, s, {run.request, row, rows, from, to, known});
+  for (int64_t i = first, next; first + 1 < end && i < end; i = next) {
+    rows = 0;
+    for (next = i; next < end && (next == i || item.runs[next].shared > to); ++next) {
+      rows += (item.runs[next].end - item.runs[next].begin) * heads;
+    }
+    walk_runs<Way>(a, item, s, i, next, row, to);
+    row += rows;
+  }
+}
+
+template <class Way>
+static void attention(const AttentionArgs& a, const AttentionItem& item, void* scratch) {
+  const KvLayer& kv = a.kv;
+  const int64_t heads = item.q_end - item.q_begin, width = kv.v_panels * kLanes;
+  int64_t rows = 0;
+  for (int64_t i = 0; i < item.count; ++i) {
+    rows += (item.runs[i].end - item.runs[i].begin) * heads;
+  }
+  RowState s;
+  s.q = scratch;
+  s.mixed = static_cast<float*>(scratch) + rows * padded(kv.head_dim);
+  s.total = s.mixed + rows * width;
+  s.most = s.total + rows * kLanes;
+  s.keys = reinterpret_cast<uint8_t*>(s.most + rows * kLanes);
+  s.values = s.keys + kGroups * made_k_bytes(kv);
+  for (int64_t i = 0, row = 0; i < item.count; ++i) {
+    const AttentionRun& run = item.runs[i];
+    with_reader(kv.k_codec, [&]<class K>() { start_rows<Way, K>(a, item, run, row, s); });
+    const int64_t of_run = (run.end - run.begin) * heads;
+    if (item.from > 0) {
+      walk<Way>(a, item, s, {run.request, row, of_run, 0, item.from,
+                             a.batch.positions[run.end - 1] + 1});
+    }
+    row += of_run;
+  }
+  walk_runs<Way>(a, item, s, 0, item.count, 0, item.from);
 
   for (int64_t row = 0; row < rows; ++row) {
     const F whole = splat(sum(load(s.total + row * kLanes)));
     const int64_t head = item.head * a.group + item.q_begin + row % heads;
-    float* y = a.y + ((item.begin + row / heads) * kv.heads * a.group + head) * kv.value_dim;
+    float* y = a.y + (token_of(s, row) * kv.heads * a.group + head) * kv.value_dim;
     for (int64_t i = 0; i < kv.value_dim; i += kLanes) {
       store_n(y + i, div(load(s.mixed + row * width + i), whole), kv.value_dim - i);
     }

@@ -23,6 +23,8 @@ constexpr int64_t kAttentionValues = kAttentionRows * 256;
 constexpr int64_t kLatentValues = 32 * 576;
 // Rows of an item that are worth unpacking values for, where threads would be idle otherwise.
 constexpr int64_t kLatentRows = 4;
+// Beyond any position.
+constexpr int64_t kAll = int64_t{1} << 62;
 
 }  // namespace
 
@@ -177,16 +179,12 @@ void Backend::route(const Routing& routing, const float* logits, const float* bi
   });
 }
 
-// Items are a tile of a request's tokens and a kv head. The longest go first, so that no thread is
-// left alone with one at the end.
-// Q heads that an item of a latent layer takes of a group: all of them where rows and threads allow,
-// so that values are unpacked once. Rows are computed apart, so that no cut changes a result.
-int64_t Backend::latent_heads(const AttentionArgs& args, int64_t most_rows, int64_t tile) {
-  const BatchView& batch = args.batch;
-  int64_t items = 0;
-  for (int64_t r = 0; r < batch.requests; ++r) {
-    items += (batch.query_start[r + 1] - batch.query_start[r] + tile - 1) / tile * args.kv.heads;
-  }
+// Q heads that an item of a latent layer takes of a group, of `packs` for each kv head: all of them where
+// rows and threads allow, so that values are unpacked once. Rows are computed apart, so that no cut
+// changes a result.
+int64_t Backend::latent_heads(const AttentionArgs& args, int64_t most_rows, int64_t tile,
+                              int64_t packs) {
+  const int64_t items = packs * args.kv.heads;
   if (items == 0) return args.group;
   const int64_t threads = pool_.size(), of_rows = (args.group + most_rows - 1) / most_rows;
   const int64_t of_threads =
@@ -195,6 +193,51 @@ int64_t Backend::latent_heads(const AttentionArgs& args, int64_t most_rows, int6
   return (args.group + parts - 1) / parts;
 }
 
+// Tokens that go together, at most `tile` of them: those of one request, or of several that share K and
+// V, as long as all threads have some.
+void Backend::pack_runs(const AttentionArgs& args, int64_t tile) {
+  const BatchView& batch = args.batch;
+  runs_.clear();
+  packs_.clear();
+  const auto tokens_of = [&](int64_t r) -> int64_t {
+    return batch.query_start[r + 1] - batch.query_start[r];
+  };
+  int64_t few = 0;
+  for (int64_t r = 0; r < batch.requests; ++r) {
+    if (batch.num_neighbours > 0 && tokens_of(r) <= tile) {
+      few += tokens_of(r);
+      continue;
+    }
+    for (int64_t at = batch.query_start[r]; at < batch.query_start[r + 1]; at += tile) {
+      packs_.push_back({static_cast<int64_t>(runs_.size()), 1, 0});
+      runs_.push_back({r, at, std::min<int64_t>(batch.query_start[r + 1], at + tile), 0});
+    }
+  }
+  const int64_t threads = pool_.size();
+  const int64_t most =
+      std::min(tile, std::max<int64_t>(1, (few * args.kv.heads + threads - 1) / threads));
+  // Tokens of the last pack, and what the next run shares with it.
+  int64_t tokens = 0, shared = 0;
+  for (int64_t i = 0; i < batch.num_neighbours; ++i) {
+    const Neighbour& next = batch.neighbours[i];
+    const int64_t count = tokens_of(next.request), begin = batch.query_start[next.request];
+    shared = std::min(shared, next.shared);
+    if (count > tile) continue;
+    const bool joins = shared > 0 && tokens + count <= most;
+    if (!joins) {
+      packs_.push_back({static_cast<int64_t>(runs_.size()), 0, 0});
+      tokens = 0;
+    }
+    tokens += count;
+    packs_.back().from = joins ? next.from : 0;
+    ++packs_.back().count;
+    runs_.push_back({next.request, begin, begin + count, joins ? shared : 0});
+    shared = kAll;
+  }
+}
+
+// Items are a pack of tokens and a kv head. The longest go first, so that no thread is left alone with
+// one at the end.
 void Backend::attention(const AttentionArgs& args) {
   const Session session(pool_);
   const BatchView& batch = args.batch;
@@ -203,21 +246,27 @@ void Backend::attention(const AttentionArgs& args) {
   const int64_t most_rows = std::max<int64_t>(
       1, std::min(kAttentionRows, (kv.latent ? kLatentValues : kAttentionValues) / widest));
   const int64_t tile = std::max<int64_t>(1, most_rows / args.group);
-  const int64_t heads = kv.latent ? latent_heads(args, most_rows, tile) : args.group;
+  pack_runs(args, tile);
+  const int64_t heads =
+      kv.latent ? latent_heads(args, most_rows, tile, static_cast<int64_t>(packs_.size()))
+                : args.group;
   items_.clear();
-  for (int64_t r = 0; r < batch.requests; ++r) {
-    for (int64_t at = batch.query_start[r]; at < batch.query_start[r + 1]; at += tile) {
-      const int64_t end = std::min<int64_t>(batch.query_start[r + 1], at + tile);
-      for (int64_t h = 0; h < kv.heads; ++h) {
-        for (int64_t q = 0; q < args.group; q += heads) {
-          items_.push_back({r, h, q, std::min(args.group, q + heads), at, end});
-        }
+  for (const Pack& pack : packs_) {
+    for (int64_t h = 0; h < kv.heads; ++h) {
+      for (int64_t q = 0; q < args.group; q += heads) {
+        items_.push_back({runs_.data() + pack.first, pack.count, pack.from, h, q,
+                          std::min(args.group, q + heads)});
       }
     }
   }
   const auto cost = [&](const AttentionItem& item) {
-    const int64_t opening = batch.positions[item.begin], last = batch.positions[item.end - 1];
-    return (item.end - item.begin) * (item.q_end - item.q_begin) * (last + 1 - first_seen(args.sees, opening));
+    int64_t positions = 0;
+    for (int64_t i = 0; i < item.count; ++i) {
+      const AttentionRun& run = item.runs[i];
+      const int64_t opening = batch.positions[run.begin], last = batch.positions[run.end - 1];
+      positions += (run.end - run.begin) * (last + 1 - first_seen(args.sees, opening));
+    }
+    return positions * (item.q_end - item.q_begin);
   };
   std::stable_sort(items_.begin(), items_.end(), [&](const auto& a, const auto& b) {
     return cost(a) > cost(b);

@@ -79,7 +79,6 @@ class Backend {
   void head_linear(const HeadsArgs& args);  // heads.cpp
   void kv_write(const KvWriteArgs& args);
   void attention(const AttentionArgs& args);
-  int64_t latent_heads(const AttentionArgs& args, int64_t most_rows, int64_t tile);
   // Status of the first bad row (see sample.h) with its number in `row`, or 0.
   int32_t sample(const float* logits, int64_t stride, int64_t n, const std::vector<SampleRow>& rows,
                  int32_t* ids, int64_t* row);
@@ -109,6 +108,12 @@ class Backend {
     int64_t panel_begin, panel_end;
     int64_t row_begin, row_end;
   };
+  // Runs that an item of attention takes: `count` of them, and from where on they share what they read.
+  struct Pack {
+    int64_t first, count, from;
+  };
+  void pack_runs(const AttentionArgs& args, int64_t tile);
+  int64_t latent_heads(const AttentionArgs& args, int64_t most_rows, int64_t tile, int64_t packs);
   void multiply_heads(const HeadsArgs& args, int64_t begin, int64_t end);
   void chosen_experts(const ExpertsArgs& args, int64_t begin, int64_t end);
   void sort_by_expert(const ExpertsArgs& args, int64_t begin, int64_t end);
@@ -131,6 +136,8 @@ class Backend {
   std::vector<Buffer> scratch_;
   std::vector<SampleScratch> sample_scratch_;
   std::vector<RouteScratch> route_scratch_;
+  std::vector<AttentionRun> runs_;
+  std::vector<Pack> packs_;
   std::vector<AttentionItem> items_;
 
   // Of experts: pairs of a token and one of its experts, sorted by expert, stably.

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "kernels.h"
 #include "kv_cache.h"
+#include "neighbours.h"
 #include "view.h"
 
 namespace headrace {
@@ -59,7 +59,7 @@ inline Visibility visibility_of(nanobind::handle shape) {
 }
 
 // The arrays of a RaggedBatch, copied and checked once a step. Block tables are checked as far back
-// as tokens see, the first time that a layer sees so far.
+// as tokens see, the first time that a layer sees so far; then those that begin alike are found, too.
 class BoundBatch {
  public:
   BoundBatch(const KvCache& cache, nanobind::handle positions, nanobind::handle query_start,
@@ -95,14 +95,12 @@ class BoundBatch {
 
   // For a layer whose tokens see so much.
   BatchView view(int64_t layer, const Visibility& sees) {
-    const Table& table = checked_table(cache_.table(layer), sees);
-    BatchView view{positions_.data(), query_start_.data(), table.blocks.data(), table.width,
-                   requests(), tokens()};
+    BatchView view = checked_view(cache_.table(layer), sees);
     const int64_t near = cache_.near_table(layer);
     if (near < 0) return view;
-    const Table& near_table = checked_table(near, {window_of(0), kSpan});
-    view.near_tables = near_table.blocks.data();
-    view.near_width = near_table.width;
+    const BatchView near_view = checked_view(near, {window_of(0), kSpan});
+    view.near_tables = near_view.block_tables;
+    view.near_width = near_view.table_width;
     return view;
   }
 
@@ -111,21 +109,34 @@ class BoundBatch {
     std::vector<int32_t> blocks;
     int64_t width;
   };
-  using Checked = std::array<int64_t, 3>;  // table, window, chunk
+  // A table and what its layers see, and which requests share what.
+  struct Checked {
+    int64_t number;
+    int64_t window;
+    int64_t chunk;
+    std::vector<Neighbour> neighbours;
+  };
 
-  // A table by its number, whose entries are blocks as far back as tokens see.
-  const Table& checked_table(int64_t number, const Visibility& sees) {
+  // With the table of this number, whose entries are blocks as far back as tokens see.
+  BatchView checked_view(int64_t number, const Visibility& sees) {
     if (number >= static_cast<int64_t>(tables_.size())) {
       refuse("the batch has " + std::to_string(tables_.size()) +
              " block tables, and the blocks of a layer are in table " + std::to_string(number));
     }
     const Table& table = tables_[static_cast<size_t>(number)];
-    const Checked now{number, sees.window, sees.chunk};
-    if (std::find(checked_.begin(), checked_.end(), now) == checked_.end()) {
+    BatchView view{positions_.data(), query_start_.data(), table.blocks.data(), table.width,
+                   requests(), tokens()};
+    auto known = std::find_if(checked_.begin(), checked_.end(), [&](const Checked& c) {
+      return c.number == number && c.window == sees.window && c.chunk == sees.chunk;
+    });
+    if (known == checked_.end()) {
       for (int64_t r = 0; r < requests(); ++r) check_request(table, sees, r);
-      checked_.push_back(now);
+      known = checked_.insert(known, {number, sees.window, sees.chunk,
+                                      find_neighbours(view, sees, cache_.block_size())});
     }
-    return table;
+    view.neighbours = known->neighbours.data();
+    view.num_neighbours = static_cast<int64_t>(known->neighbours.size());
+    return view;
   }
 
   static std::vector<int32_t> copied(const View<int32_t>& view, int64_t count) {

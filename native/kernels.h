@@ -180,6 +180,14 @@ struct KvLayer {
   float v_scale;  // of latent values that of K
 };
 
+// A request, and between which positions (multiples of kSpan) it has K and V in the same blocks as the
+// one before it; `shared` is 0 where it has none.
+struct Neighbour {
+  int64_t request;
+  int64_t from;
+  int64_t shared;
+};
+
 struct BatchView {
   const int32_t* positions;
   const int32_t* query_start;
@@ -189,6 +197,8 @@ struct BatchView {
   int64_t tokens;
   const int32_t* near_tables = nullptr;  // of layers that have such; like block_tables
   int64_t near_width = 0;
+  const Neighbour* neighbours = nullptr;  // of neighbours.h; none where no two share a span
+  int64_t num_neighbours = 0;
 };
 
 // The near part of K and V as a layer in bf16, and the batch with its tables.
@@ -248,14 +258,23 @@ struct AttentionArgs {
   float* y;  // f32[tokens][heads * group * value_dim]
 };
 
-// Tokens [begin, end) of one request, seen by q heads [q_begin, q_end) of the group of a kv head.
-struct AttentionItem {
+// Tokens [begin, end) of one request. With the run before them they share K and V up to position
+// `shared`, a multiple of kSpan that lies before their own spans.
+struct AttentionRun {
   int64_t request;
+  int64_t begin;
+  int64_t end;
+  int64_t shared;
+};
+
+// Runs of different requests, seen by q heads [q_begin, q_end) of the group of a kv head.
+struct AttentionItem {
+  const AttentionRun* runs;
+  int64_t count;  // at least 1
+  int64_t from;   // where what they share begins
   int64_t head;
   int64_t q_begin;
   int64_t q_end;
-  int64_t begin;
-  int64_t end;
 };
 
 // One way to multiply: what it reads and the kernel.
@@ -302,7 +321,7 @@ struct Kernels {
   void (*activate)(const ActivationArgs&, int64_t piece_begin, int64_t piece_end);
   void (*combine)(const CombineArgs&, int64_t piece_begin, int64_t piece_end);
   void (*kv_write)(const KvWriteArgs&, int64_t token_begin, int64_t token_end);
-  // `scratch` holds attention_scratch_bytes(rows, kv), rows = tokens of the item * its q heads.
+  // `scratch` holds attention_scratch_bytes(rows, kv), rows = tokens of the item's runs * its q heads.
   void (*attention)(const AttentionArgs&, const AttentionItem&, void* scratch);
   int64_t (*attention_scratch_bytes)(int64_t rows, const KvLayer& kv);
   // Of a row of scores, a block being kRowBlock of them. `highest_of`: of each block, or null; where

@@ -1,5 +1,5 @@
 // Attention through a paged cache: equal to the twin bit for bit over ragged lengths and head sizes,
-// whether a prompt comes at once, in chunks or token by token.
+// whether a prompt comes at once, in chunks or token by token, and whether requests share what they read.
 
 #include <algorithm>
 #include <cmath>
@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "backend.h"
+#include "neighbours.h"
 #include "suites.h"
 #include "twin.h"
 
@@ -334,6 +335,86 @@ void check(const Kernels& kernels, Checks& checks, const Case& c) {
   }
 }
 
+// Requests of which some begin with the same blocks: `shared` of the one before, of blocks of 16.
+struct Sharer {
+  int64_t before, now, shared;
+};
+constexpr Sharer kSharers[] = {{200, 1, 0},  {330, 1, 12}, {290, 3, 16}, {257, 1, 16}, {420, 4, 5},
+                               {198, 40, 4}, {100, 2, 0},  {230, 1, 0},  {231, 1, 14}};
+
+// What is shared is read once, with the bits of each request alone.
+void check_shared(const Kernels& kernels, Checks& checks, const Case& c) {
+  constexpr int64_t kRequests = std::size(kSharers), kWidth = 32;
+  const int64_t heads = c.kv_heads * c.group;
+  std::vector<int32_t> tables, near_tables, positions, start = {0};
+  int32_t blocks = 0;
+  int64_t spans = 0;
+  for (const Sharer& r : kSharers) {
+    const size_t row = tables.size();
+    for (int64_t i = 0; i < kWidth; ++i) {
+      tables.push_back(i < r.shared ? tables[row - kWidth + static_cast<size_t>(i)] : blocks++);
+      near_tables.push_back(blocks++);
+    }
+    for (int64_t i = 0; i < r.now; ++i) positions.push_back(static_cast<int32_t>(r.before + i));
+    start.push_back(static_cast<int32_t>(positions.size()));
+    spans = std::max(spans, (r.before + r.now + kSpan - 1) / kSpan);
+  }
+  const auto tokens = static_cast<int64_t>(positions.size());
+  KvCache cache({KvPlace{0, 0, c.kv_heads, c.head_dim, c.values(), c.latent, c.k_kind, c.v_kind,
+                         c.near ? 1 : -1, 0, c.k_scale, c.v_scale}}, 16, blocks);
+  Backend backend(kernels, 2);
+  Random random(7);
+  for (int64_t r = 0; r < kRequests; ++r) {
+    const int64_t n = kSharers[r].before + kSharers[r].now;
+    std::vector<int32_t> at, request_of(static_cast<size_t>(n));
+    for (int64_t i = 0; i < n; ++i) at.push_back(static_cast<int32_t>(i));
+    const int32_t one[] = {0, static_cast<int32_t>(n)};
+    const std::vector<float> rows = random.values(n * c.width(), 2.0f);
+    backend.kv_write({cache.layer(0), {at.data(), one, tables.data() + r * kWidth, kWidth, 1, n,
+                                       near_tables.data() + r * kWidth, kWidth},
+                      request_of.data(), rows.data(), c.width(), heads * c.head_dim,
+                      c.latent ? 0 : c.value_column(0)});
+  }
+  std::vector<float> sinks, slopes;
+  for (int64_t head = 0; head < heads; ++head) {
+    sinks.push_back(c.sink_of(head));
+    slopes.push_back(c.slope_of(head));
+  }
+  Visibility sees{c.window, c.chunk};
+  std::vector<uint64_t> masks(static_cast<size_t>(tokens * spans));
+  for (int64_t token = 0; token < tokens; ++token) {
+    for (int64_t position = 0; position < spans * kSpan; ++position) {
+      const bool shown = c.shows(positions[static_cast<size_t>(token)], position);
+      masks[static_cast<size_t>(token * spans + position / kSpan)] |= uint64_t{shown}
+                                                                      << position % kSpan;
+    }
+  }
+  if (c.masks) {
+    sees.masks = masks.data();
+    sees.mask_spans = spans;
+  }
+  const BatchView batch{positions.data(), start.data(), tables.data(), kWidth, kRequests, tokens,
+                        near_tables.data(), kWidth};
+  const std::vector<Neighbour> found = find_neighbours(batch, sees, 16);
+  BatchView sharing = batch;
+  sharing.neighbours = found.data();
+  sharing.num_neighbours = static_cast<int64_t>(found.size());
+  checks.that(!found.empty(), c.name() + ", some share a prefix");
+  const std::vector<float> rows = random.values(tokens * c.width(), 2.0f);
+  const auto attended = [&](int threads, const BatchView& of) {
+    std::vector<float> y(static_cast<size_t>(tokens * heads * c.values()));
+    Backend(kernels, threads)
+        .attention({cache.layer(0), of, rows.data(), c.width(), c.group, 0.3f, sees, c.softcap,
+                    c.sinks ? sinks.data() : nullptr, c.slopes ? slopes.data() : nullptr, y.data()});
+    return y;
+  };
+  const std::vector<float> want = attended(1, batch);
+  for (const int threads : {1, 5}) {
+    checks.equal(attended(threads, sharing), want,
+                 c.name() + ", shared, threads " + std::to_string(threads));
+  }
+}
+
 }  // namespace
 
 void attention_suite(const Kernels& kernels, Checks& checks) {
@@ -364,14 +445,22 @@ void attention_suite(const Kernels& kernels, Checks& checks) {
     check(kernels, checks, {1, 4, 20, 32, 150, b, a, 1 << 30, 0, chunk, false, true});
     check(kernels, checks, {1, 2, 16, 64, 150, a, b, 70, 0, chunk, true, true, true});
   }
+  for (const int64_t window : {150, 1 << 30}) {
+    check_shared(kernels, checks, {2, 3, 18, 16, 0, bf16, f32, window, 0, 0, true});
+    check_shared(kernels, checks, {2, 1, 18, 16, 0, bf16, bf16, window, 0, 128, false, false, true});
+  }
   for (size_t i = 0; i < kKinds; ++i) {
     const KvKind a = kKvKinds[i], b = kKvKinds[(i + 1) % kKinds];
     check(kernels, checks, {2, 2, 24, 16, 83, a, b, 1 << 30, 0, 0, false, false, false, 16});
     check(kernels, checks, {1, 2, 16, 32, 70, b, a, 40, 0, 0, true, false, false, 40});
     check(kernels, checks, {1, 20, 80, 16, 83, a, a, 1 << 30, 0, 0, true, true, false, 64, true});
     check(kernels, checks, {2, 3, 34, 64, 150, a, a, 70, 0, 0, false, false, true, 20, true});
+    check_shared(kernels, checks, {2, 2, 32, 16, 0, a, b});
+    check_shared(kernels, checks, {1, 5, 48, 16, 0, a, a, 150, 0, 0, true, false, true, 24, true});
     if (!may_be_near(a)) continue;
     const KvKind c = may_be_near(b) ? b : a;
+    check_shared(kernels, checks, {1, 2, 24, 16, 0, a, c, 1 << 30, 2.5f, 0, false, true, false, 40,
+                                   false, true});
     check(kernels, checks, {2, 3, 18, 16, 150, a, c, 1 << 30, 0, 0, false, false, false, 0, false,
                             true});
     check(kernels, checks, {1, 2, 64, 32, 200, c, a, 70, 0, 0, true, false, false, 40, false, true});
