@@ -23,17 +23,18 @@ using headrace::LinearArgs;
 constexpr int64_t kBlockTiles = 4;
 
 struct LinearScratch {
-  alignas(64) float sums[kChunkRows * kBlockPanels * kLanes];
+  alignas(64) float sums[kInt8ChunkRows * kBlockPanels * kLanes];
   union {
     alignas(64) float weights[kBlockPanels * kBlockTiles * kTile * kLanes];
     alignas(64) uint8_t unpacked[kUnpackedBytes];
   };
 };
 
-// sums[i][j] of MR rows and NP panels over `tiles` tiles.
+// sums[i][j] of MR rows and NP panels over `tiles` tiles. `end`, where they stream: that of all weights of
+// the call.
 template <int MR, int NP, class Pairs, bool Stream>
 static void float_tiles(const float* x, int64_t stride, const typename Pairs::T* w, int64_t panel,
-                        int64_t tiles, float* sums) {
+                        int64_t tiles, const uint8_t* end, float* sums) {
   using C = Chains<MR, NP, Pairs>;
   constexpr int64_t kPairBytes = Pairs::kPair * sizeof(typename Pairs::T);
   F total[MR][NP];
@@ -45,10 +46,10 @@ HEADRACE_UNROLL
   for (int64_t t = 0; t < tiles; ++t) {
     C c;
     C::clear(c);
+    const int64_t ahead = Stream ? asked_ahead(w, end) : 0;
     for (int p = 0; p < kTile / 2; ++p) {
-      if (Stream) {
-        const char* ahead = reinterpret_cast<const char*>(w) + kPrefetchBytes;
-        for (int64_t b = 0; b < kPairBytes; b += 64) prefetch(ahead + b);
+      for (int64_t b = 0; Stream && b < kPairBytes; b += 64) {
+        prefetch(reinterpret_cast<const char*>(w) + ahead + b);
       }
       C::pair(c, x + 2 * p, stride, w, panel);
       w += Pairs::kPair;
@@ -72,14 +73,14 @@ HEADRACE_INLINE const typename Pairs::T* panel_at(const LinearArgs& a, int64_t p
   return reinterpret_cast<const typename Pairs::T*>(a.weight.panels + panel * a.weight.panel_bytes);
 }
 
-// Few rows: each panel is read once, front to back.
+// Few rows: each panel is read once, front to back, and the next ones up to panel_end after it.
 template <class Pairs>
-static void stream_float(const LinearArgs& a, int64_t panel, int64_t row, int64_t rows,
-                         float* sums) {
+static void stream_float(const LinearArgs& a, int64_t panel, int64_t panel_end, int64_t row,
+                         int64_t rows, float* sums) {
   const float* x = a.x.values + row * a.x.stride;
   with_rows<kStreamRows>(rows, [&]<int MR>() {
     float_tiles<MR, 1, Pairs, true>(x, a.x.stride, panel_at<Pairs>(a, panel), 0, a.weight.tiles,
-                                    sums);
+                                    a.weight.panels + panel_end * a.weight.panel_bytes, sums);
   });
 }
 
@@ -129,61 +130,84 @@ static void block_float(const LinearArgs& a, int64_t panel, int64_t count, int64
       float* sums = s->sums + i * kBlockPanels * kLanes;
       with_rows<kBlockRows>(n, [&]<int MR>() {
         with_panels(count, [&]<int NP>() {
-          float_tiles<MR, NP, F32Pairs, false>(x, a.x.stride, w, next, tiles, sums);
+          float_tiles<MR, NP, F32Pairs, false>(x, a.x.stride, w, next, tiles, nullptr, sums);
         });
       });
     }
   }
 }
 
-// Of floats, and of the quantised kinds from kFirst to before kEnd.
+// Few rows: every panel meets all of them, in one or two passes, before the next one is read.
 template <bool kFloats, int kFirst, int kEnd>
-static void linear_of(const LinearArgs& a, int64_t panel_begin, int64_t panel_end, int64_t row_begin,
-                   int64_t row_end, void* scratch) {
-  LinearScratch* s = static_cast<LinearScratch*>(scratch);
+static void linear_few(const LinearArgs& a, int64_t panel_begin, int64_t panel_end,
+                       int64_t row_begin, int64_t row_end, LinearScratch* s) {
   const Codec codec = a.weight.codec;
-  const int64_t all = row_end - row_begin, halves = all > kStreamRows ? 2 : 1;
-  const bool few = all <= 2 * kStreamRows;
-  const int64_t step = few ? 1 : kBlockPanels, chunk = few ? (all + halves - 1) / halves : kChunkRows;
+  const int64_t chunk = chunk_rows(row_end - row_begin, kStreamRows);
+  for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
+    for (int64_t row = row_begin; row < row_end; row += chunk) {
+      const int64_t rows = row_end - row < chunk ? row_end - row : chunk;
+      clear_sums(s->sums, rows);
+      if constexpr (kFloats) {
+        if (codec == Codec::f32) stream_float<F32Pairs>(a, panel, panel_end, row, rows, s->sums);
+        if (codec == Codec::f16) stream_float<F16Pairs>(a, panel, panel_end, row, rows, s->sums);
+        if (codec == Codec::bf16) stream_float<BF16Pairs>(a, panel, panel_end, row, rows, s->sums);
+        if (codec == Codec::f8_e4m3) {
+          stream_scaled<F8Scaled>(a, panel, panel_end, row, rows, s->sums);
+        }
+        if (codec == Codec::nf4) {
+          stream_scaled<Nf4Scaled>(a, panel, panel_end, row, rows, s->sums);
+        }
+      }
+      if (is_quantised(codec)) {
+        headrace::with_quantised<kFirst, kEnd>(codec, [&]<Codec C>() {
+          stream_int8<C>(a, panel, panel_end, row, rows, s->sums);
+        });
+      }
+      finish(a, s->sums, panel, 1, row, rows);
+    }
+  }
+}
+
+template <bool kFloats, int kFirst, int kEnd>
+static void linear_many(const LinearArgs& a, int64_t panel_begin, int64_t panel_end,
+                        int64_t row_begin, int64_t row_end, LinearScratch* s) {
+  const Codec codec = a.weight.codec;
+  const int64_t chunk =
+      chunk_rows(row_end - row_begin, is_quantised(codec) ? kInt8ChunkRows : kChunkRows);
   for (int64_t row = row_begin; row < row_end; row += chunk) {
     const int64_t rows = row_end - row < chunk ? row_end - row : chunk;
-    for (int64_t panel = panel_begin; panel < panel_end; panel += step) {
-      const int64_t count = panel_end - panel < step ? panel_end - panel : step;
+    for (int64_t panel = panel_begin; panel < panel_end; panel += kBlockPanels) {
+      const int64_t count = panel_end - panel < kBlockPanels ? panel_end - panel : kBlockPanels;
       clear_sums(s->sums, rows);
-      if (few) {
-        if constexpr (kFloats) {
-          if (codec == Codec::f32) stream_float<F32Pairs>(a, panel, row, rows, s->sums);
-          if (codec == Codec::f16) stream_float<F16Pairs>(a, panel, row, rows, s->sums);
-          if (codec == Codec::bf16) stream_float<BF16Pairs>(a, panel, row, rows, s->sums);
-          if (codec == Codec::f8_e4m3) stream_scaled<F8Scaled>(a, panel, row, rows, s->sums);
-          if (codec == Codec::nf4) stream_scaled<Nf4Scaled>(a, panel, row, rows, s->sums);
+      if constexpr (kFloats) {
+        if (codec == Codec::f32) block_float<F32Pairs>(a, panel, count, row, rows, s);
+        if (codec == Codec::f16) block_float<F16Pairs>(a, panel, count, row, rows, s);
+        if (codec == Codec::bf16) block_float<BF16Pairs>(a, panel, count, row, rows, s);
+        if (codec == Codec::f8_e4m3) {
+          block_scaled<F8Scaled>(a, panel, count, row, rows, s->weights, s->sums);
         }
-        if (is_quantised(codec)) {
-          headrace::with_quantised<kFirst, kEnd>(codec, [&]<Codec C>() {
-            stream_int8<C>(a, panel, row, rows, s->sums);
-          });
+        if (codec == Codec::nf4) {
+          block_scaled<Nf4Scaled>(a, panel, count, row, rows, s->weights, s->sums);
         }
-      } else {
-        if constexpr (kFloats) {
-          if (codec == Codec::f32) block_float<F32Pairs>(a, panel, count, row, rows, s);
-          if (codec == Codec::f16) block_float<F16Pairs>(a, panel, count, row, rows, s);
-          if (codec == Codec::bf16) block_float<BF16Pairs>(a, panel, count, row, rows, s);
-          if (codec == Codec::f8_e4m3) {
-            block_scaled<F8Scaled>(a, panel, count, row, rows, s->weights, s->sums);
-          }
-          if (codec == Codec::nf4) {
-            block_scaled<Nf4Scaled>(a, panel, count, row, rows, s->weights, s->sums);
-          }
-        }
-        if (is_quantised(codec)) {
-          headrace::with_quantised<kFirst, kEnd>(codec, [&]<Codec C>() {
-            block_int8<C>(a, panel, count, row, rows, s->unpacked, s->sums);
-          });
-        }
+      }
+      if (is_quantised(codec)) {
+        headrace::with_quantised<kFirst, kEnd>(codec, [&]<Codec C>() {
+          block_int8<C>(a, panel, count, row, rows, s->unpacked, s->sums);
+        });
       }
       finish(a, s->sums, panel, count, row, rows);
     }
   }
+}
+
+// Of floats, and of the quantised kinds from kFirst to before kEnd.
+template <bool kFloats, int kFirst, int kEnd>
+static void linear_of(const LinearArgs& a, int64_t panel_begin, int64_t panel_end,
+                      int64_t row_begin, int64_t row_end, void* scratch) {
+  const bool few = row_end - row_begin <= 2 * kStreamRows;
+  const auto linear =
+      few ? linear_few<kFloats, kFirst, kEnd> : linear_many<kFloats, kFirst, kEnd>;
+  linear(a, panel_begin, panel_end, row_begin, row_end, static_cast<LinearScratch*>(scratch));
 }
 
 }  // namespace

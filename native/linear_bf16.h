@@ -31,10 +31,11 @@ HEADRACE_INLINE F add_pairs(F sum, I w, const uint16_t* x) {
                           reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair)));
 }
 
-// One block of k, or the shorter last one, for MR rows and NP panels: sums += chains.
+// One block of k, or the shorter last one, for MR rows and NP panels: sums += chains. Where weights stream,
+// `next` is what they go on with, in panels as far apart.
 template <int MR, int NP, bool Stream>
 static void pair_block(const uint16_t* x, int64_t stride, const uint16_t* w, int64_t panel,
-                       int64_t pairs, float* sums) {
+                       int64_t pairs, const uint16_t* next, float* sums) {
   F c[MR][NP];
 HEADRACE_UNROLL
   for (int i = 0; i < MR; ++i) {
@@ -42,9 +43,7 @@ HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) c[i][j] = zero();
   }
   for (int64_t p = 0; p < pairs; ++p, x += 2, w += kPairOutputs) {
-    for (int j = 0; Stream && j < NP; ++j) {
-      prefetch(reinterpret_cast<const char*>(w + j * panel) + kPrefetchBytes);
-    }
+    for (int j = 0; Stream && j < NP; ++j) prefetch(next + p * kPairOutputs + j * panel);
     I of[NP];
 HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) of[j] = load_pairs(w + j * panel);
@@ -91,7 +90,7 @@ static void block_pairs(const LinearArgs& a, int64_t panel, int64_t count, int64
       with_rows<kPairRows>(of, [&]<int MR>() {
         with_panels(count, [&]<int NP>() {
           const auto block = stream ? pair_block<MR, NP, true> : pair_block<MR, NP, false>;
-          block(x, stride, pairs_at(a, panel, k), apart, n / 2, sums);
+          block(x, stride, pairs_at(a, panel, k), apart, n / 2, next, sums);
         });
       });
     }

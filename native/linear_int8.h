@@ -18,6 +18,8 @@ using headrace::Operand;
 // Tiles of a k block of many rows: 16 x 2 panels x 576 to 768 bytes = 18 to 24 KiB, in the
 // first-level cache. A multiple of the 8 tiles of a block of 256.
 constexpr int64_t kUnpackedTiles = 16;
+// Rows that go through a k block together: as many bytes as kChunkRows have as f32. Their sums are 24 KiB.
+constexpr int64_t kInt8ChunkRows = 4 * kChunkRows;
 
 // Rows of quantised activations, from a tile on.
 struct Int8Rows {
@@ -39,8 +41,10 @@ HEADRACE_INLINE ISum dot(ISum sum, const Quads& w, const int8_t* x) {
   return kWide ? dot4_wide(sum, w, x) : dot4(sum, w, x);
 }
 
+// `end` is that of all weights of the call.
 template <int MR, Codec C>
-static void stream_tiles(const Int8Rows& x, const uint8_t* block, int64_t blocks, float* sums) {
+static void stream_tiles(const Int8Rows& x, const uint8_t* block, int64_t blocks,
+                         const uint8_t* end, float* sums) {
   using P = Packed<C>;
   constexpr int G = P::kGroups, kOfGroup = kFours / G;
   F total[MR];
@@ -54,9 +58,10 @@ HEADRACE_UNROLL
   for (int64_t b = 0; b < blocks; ++b, block += P::kBlockBytes) {
     const P p = P::open(block);
     const uint8_t* tile = block + P::kHeaderBytes;
-    for (int64_t at = 0; at < P::kHeaderBytes; at += 64) prefetch(block + kPrefetchBytes + at);
+    const int64_t ahead = asked_ahead(block, end);
+    for (int64_t at = 0; at < P::kHeaderBytes; at += 64) prefetch(block + ahead + at);
     for (int t = 0; t < P::kTiles; ++t, tile += P::kTileBytes) {
-      for (int64_t at = 0; at < P::kTileBytes; at += 64) prefetch(tile + kPrefetchBytes + at);
+      for (int64_t at = 0; at < P::kTileBytes; at += 64) prefetch(tile + ahead + at);
       const auto w_tile = P::open_tile(block, tile, t);
       unrolled<0, G>([&]<int g>() __attribute__((always_inline)) {
         ISum s[MR];
@@ -92,8 +97,9 @@ HEADRACE_UNROLL
   for (int i = 0; i < MR; ++i) store(sums + i * kBlockPanels * kLanes, total[i]);
 }
 
-// sums[i][j] of MR rows and NP panels, `panel` tiles apart, over `tiles` tiles.
-template <int MR, int NP, int G, bool kMins, bool kWide>
+// sums[i][j] of MR rows and NP panels, `panel` tiles apart, over `tiles` tiles. Where no sum starts at
+// anything but zero (kStarts), a kernel that knows it has registers left for the addresses of the rest.
+template <int MR, int NP, int G, bool kMins, bool kWide, bool kStarts>
 static void unpacked_tiles(const Int8Rows& x, const UnpackedTile<G, kMins>* w, int64_t panel,
                            int64_t tiles, float* sums) {
   constexpr int kOfGroup = kFours / G;
@@ -114,7 +120,7 @@ HEADRACE_UNROLL
       ISum s[MR][NP];
 HEADRACE_UNROLL
       for (int i = 0; i < MR; ++i) {
-        const ISum from = isum(start[i * step * G + g]);
+        const ISum from = isum(kStarts ? start[i * step * G + g] : 0);
 HEADRACE_UNROLL
         for (int j = 0; j < NP; ++j) s[i][j] = from;
       }
@@ -161,20 +167,21 @@ HEADRACE_UNROLL
   }
 }
 
-// Few rows: each panel is read once, front to back.
+// Few rows: each panel is read once, front to back, and the next ones up to panel_end after it.
 template <Codec C>
-static void stream_int8(const LinearArgs& a, int64_t panel, int64_t row, int64_t rows,
-                        float* sums) {
+static void stream_int8(const LinearArgs& a, int64_t panel, int64_t panel_end, int64_t row,
+                        int64_t rows, float* sums) {
   using P = Packed<C>;
   const Int8Rows x = Int8Rows::at(a.x, a.weight.tiles, P::kGroups, row, 0);
   const uint8_t* w = a.weight.panels + panel * a.weight.panel_bytes;
   with_rows<kStreamRows>(rows, [&]<int MR>() {
-    stream_tiles<MR, C>(x, w, a.weight.tiles / P::kTiles, sums);
+    stream_tiles<MR, C>(x, w, a.weight.tiles / P::kTiles,
+                        a.weight.panels + panel_end * a.weight.panel_bytes, sums);
   });
 }
 
 // One block of k over all rows.
-template <int G, bool kMins, bool kWide>
+template <int G, bool kMins, bool kWide, bool kStarts>
 static void unpacked_rows(const LinearArgs& a, const UnpackedTile<G, kMins>* w, int64_t panel,
                           int64_t count, int64_t row, int64_t rows, int64_t tile, int64_t tiles,
                           const NextBlock& ahead, float* all_sums) {
@@ -187,7 +194,7 @@ static void unpacked_rows(const LinearArgs& a, const UnpackedTile<G, kMins>* w, 
     float* sums = all_sums + i * kBlockPanels * kLanes;
     with_rows<kBlockRows>(n, [&]<int MR>() {
       with_panels(count, [&]<int NP>() {
-        unpacked_tiles<MR, NP, G, kMins, kWide>(x, w, kUnpackedTiles, tiles, sums);
+        unpacked_tiles<MR, NP, G, kMins, kWide, kStarts>(x, w, kUnpackedTiles, tiles, sums);
       });
     });
   }
@@ -214,8 +221,8 @@ static void block_int8(const LinearArgs& a, int64_t panel, int64_t count, int64_
     const int64_t bytes = tiles / P::kTiles * P::kBlockBytes;
     const NextBlock ahead = {
         ends ? a.weight.panels + (panel + count) * stride : from + bytes, stride, bytes};
-    unpacked_rows<P::kGroups, P::kMins, P::kWide && kWideDiffers>(a, w, panel, count, row, rows,
-                                                                  tile, tiles, ahead, sums);
+    unpacked_rows<P::kGroups, P::kMins, P::kWide && kWideDiffers, P::kStarts>(
+        a, w, panel, count, row, rows, tile, tiles, ahead, sums);
   }
 }
 

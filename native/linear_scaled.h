@@ -41,10 +41,12 @@ HEADRACE_INLINE const uint8_t* scaled_values(const LinearArgs& a, int64_t panel,
 }
 
 // sums[i][j] of MR rows and NP panels over `tiles` tiles, the first of which begins a run. Values of
-// the panels are `panel` apart, their scales `scale_panel`.
+// the panels are `panel` apart, their scales `scale_panel`. `end`, where they stream: that of all weights
+// of the call.
 template <int MR, int NP, class Pairs, int64_t kRunTiles, bool Stream>
 static void scaled_tiles(const float* x, int64_t stride, const typename Pairs::T* w, int64_t panel,
-                         const float* scales, int64_t scale_panel, int64_t tiles, float* sums) {
+                         const float* scales, int64_t scale_panel, int64_t tiles,
+                         const uint8_t* end, float* sums) {
   using C = Chains<MR, NP, Pairs>;
   constexpr int kLineBytes = 64;
   F total[MR][NP];
@@ -56,9 +58,10 @@ HEADRACE_UNROLL
   for (int64_t t = 0; t < tiles; ++t) {
     C c;
     C::clear(c);
+    const int64_t ahead = Stream ? asked_ahead(w, end) : 0;
     for (int p = 0; p < kTile / 2; ++p) {
       if (Stream && p % (kLineBytes / Pairs::kPair) == 0) {
-        prefetch(reinterpret_cast<const char*>(w) + kPrefetchBytes);
+        prefetch(reinterpret_cast<const char*>(w) + ahead);
       }
       C::pair(c, x + 2 * p, stride, w, panel);
       w += Pairs::kPair;
@@ -80,15 +83,15 @@ HEADRACE_UNROLL
   }
 }
 
-// Few rows: each panel is read once, front to back.
+// Few rows: each panel is read once, front to back, and the next ones up to panel_end after it.
 template <class S>
-static void stream_scaled(const LinearArgs& a, int64_t panel, int64_t row, int64_t rows,
-                          float* sums) {
+static void stream_scaled(const LinearArgs& a, int64_t panel, int64_t panel_end, int64_t row,
+                          int64_t rows, float* sums) {
   const float* x = a.x.values + row * a.x.stride;
   with_rows<kStreamRows>(rows, [&]<int MR>() {
     scaled_tiles<MR, 1, typename S::Pairs, S::kRunTiles, true>(
         x, a.x.stride, scaled_values<S>(a, panel, 0), 0, run_scales(a, panel), 0, a.weight.tiles,
-        sums);
+        a.weight.panels + panel_end * a.weight.panel_bytes, sums);
   });
 }
 
@@ -125,7 +128,7 @@ static void block_scaled(const LinearArgs& a, int64_t panel, int64_t count, int6
         with_panels(count, [&]<int NP>() {
           scaled_tiles<MR, NP, F32Pairs, S::kRunTiles, false>(
               x, a.x.stride, weights, of_panel, scales,
-              stride / static_cast<int64_t>(sizeof(float)), tiles,
+              stride / static_cast<int64_t>(sizeof(float)), tiles, nullptr,
               sums + i * kBlockPanels * kLanes);
         });
       });

@@ -12,9 +12,23 @@ using headrace::LinearArgs;
 
 // Rows that go through a k block together; their sums wait in scratch (48 x 32 f32 = 6 KiB).
 constexpr int64_t kChunkRows = 48;
-// How far ahead weights are asked for while they stream. One core alone reads 28 GB/s without and
-// 41 GB/s with it on the machine of docs/kernels.md; any distance from 1 to 8 KiB does.
-constexpr int64_t kPrefetchBytes = 2048;
+
+// As few chunks of `rows` as can be, of `most` each: how many rows they take, the last one perhaps fewer.
+HEADRACE_INLINE int64_t chunk_rows(int64_t rows, int64_t most) {
+  const int64_t chunks = (rows + most - 1) / most;
+  return (rows + chunks - 1) / chunks;
+}
+// How far ahead weights are asked for while they stream: what memory has to have under way, 40 GB/s for
+// 100 ns, and as much again, since a kernel of several rows takes its bytes unevenly. A loop that only
+// reads is served by 1 KiB already; products of 1 to 8 rows gain up to two fifths from 2 to 8 KiB
+// (docs/kernels.md), and nothing from 16.
+constexpr int64_t kPrefetchBytes = 8192;
+
+// How far ahead of `at` to ask where the weights of a call end at `end`: what lies behind them is another
+// thread's.
+HEADRACE_INLINE int64_t asked_ahead(const void* at, const uint8_t* end) {
+  return end - static_cast<const uint8_t*>(at) > kPrefetchBytes ? kPrefetchBytes : 0;
+}
 
 // Calls fn<MR>() for MR = rows, rows <= Most.
 template <int Most, class Fn>
@@ -37,10 +51,7 @@ HEADRACE_INLINE void with_panels(int64_t panels, const Fn& fn) {
 }
 
 // How many of `left` rows the next block takes: as few blocks as can be, all about as large.
-HEADRACE_INLINE int64_t block_rows(int64_t left) {
-  const int64_t blocks = (left + kBlockRows - 1) / kBlockRows;
-  return (left + blocks - 1) / blocks;
-}
+HEADRACE_INLINE int64_t block_rows(int64_t left) { return chunk_rows(left, kBlockRows); }
 
 // The weights the next block of k will want, asked for in steps while this one is computed.
 struct NextBlock {
