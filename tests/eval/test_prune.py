@@ -72,7 +72,9 @@ class WithoutExperts:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ops, name)
 
-    def route(self, scores: Any, routing: Routing, *, bias: Any = None) -> Routes:
+    def route(
+        self, scores: Any, routing: Routing, *, bias: Any = None, factors: Any = None
+    ) -> Routes:
         if routing.num_experts > 1:
             kept = self._kept[sorted(self._kept)[self._calls % len(self._kept)]]
             self._calls += 1
@@ -82,7 +84,7 @@ class WithoutExperts:
             if bias is not None:
                 bias = np.array(bias)
                 bias[gone] = NOTHING
-        return self._ops.route(scores, routing, bias=bias)
+        return self._ops.route(scores, routing, bias=bias, factors=factors)
 
 
 @pytest.mark.parametrize("family", MIXTURES)

@@ -329,8 +329,10 @@ def test_the_latent_is_not_rotated(reference: Ops) -> None:
 class BiasedOps(ReferenceOps):
     """A backend that weighs experts by what they are chosen by."""
 
-    def route(self, logits: Any, routing: Routing, *, bias: Any = None) -> Routes:
-        routes = super().route(logits, routing, bias=bias)
+    def route(
+        self, logits: Any, routing: Routing, *, bias: Any = None, factors: Any = None
+    ) -> Routes:
+        routes = super().route(logits, routing, bias=bias, factors=factors)
         scores = 1 / (1 + np.exp(-logits)) + bias
         weights = np.take_along_axis(scores, routes.experts, axis=1)
         if routing.normalised:

@@ -93,7 +93,7 @@ def divergence(
     for index, window in enumerate(windows):
         pieces = zip(base_runner.run(index, window), other_runner.run(index, window), strict=True)
         for of_base, of_other in pieces:
-            tally.add(np.asarray(of_base.logits), np.asarray(of_other.logits), of_base.targets)
+            tally.add(of_base.values, of_other.values, of_base.targets)
         tally.end_window()
         if progress is not None:
             progress(index + 1, len(windows))

@@ -137,7 +137,7 @@ class _RecordingOps:
     ) -> Array:
         known = self._linear.get(id(weight))
         if known is not None and len(x):
-            inputs = np.asarray(x if norm is None else self._ops.norm(x, norm))
+            inputs = self._ops.host(x if norm is None else self._ops.norm(x, norm))
             for part in known[1]:
                 self._sums.add(part, inputs)
         return self._ops.linear(x, weight, norm=norm, residual=residual, scale=scale)
@@ -151,26 +151,20 @@ class _RecordingOps:
         residual: Array | None = None,
         scale: float = 1.0,
     ) -> Array:
-        inputs = np.asarray(x)
-        for expert in np.unique(routes.experts):
-            rows, choice = np.nonzero(routes.experts == expert)
-            self._record(mlp, int(expert), inputs[rows], routes.weights[rows, choice])
+        experts, weights = self._ops.host(routes.experts), self._ops.host(routes.weights)
+        for expert in np.unique(experts):
+            rows, choice = np.nonzero(experts == expert)
+            inputs = self._ops.take_rows(x, rows.astype(np.int32))
+            if mlp.weigh_input:
+                self._ops.scale_rows(inputs, weights[rows, choice], columns=inputs.shape[1])
+            self._record(mlp, int(expert), inputs)
         return self._ops.experts(x, mlp, routes, residual=residual, scale=scale)
 
-    def _record(
-        self,
-        mlp: ExpertMLP,
-        expert: int,
-        inputs: npt.NDArray[np.float32],
-        weights: npt.NDArray[np.float32],
-    ) -> None:
-        if mlp.weigh_input:
-            inputs = inputs * weights[:, None]
-        inputs = np.ascontiguousarray(inputs)
+    def _record(self, mlp: ExpertMLP, expert: int, inputs: Array) -> None:
         count = mlp.gate_up.num_experts
         for part in self._experts[id(mlp.gate_up)][1][expert]:
-            self._sums.add(part, inputs, count)
+            self._sums.add(part, self._ops.host(inputs), count)
         both = self._ops.linear(inputs, self._single[id(mlp.gate_up)][expert])
         inner = self._ops.gated_activation(both, mlp.activation, limit=mlp.limit)
         for part in self._experts[id(mlp.down)][1][expert]:
-            self._sums.add(part, np.asarray(inner), count)
+            self._sums.add(part, self._ops.host(inner), count)

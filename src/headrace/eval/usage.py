@@ -81,7 +81,7 @@ def measured_usage(
     recording = _RecordingOps(ops, architecture)
     # It has what a backend has, by way of __getattr__.
     backend = cast(Ops, recording)
-    model = _RecordingModel(load_model(checkpoint, backend))
+    model = _RecordingModel(load_model(checkpoint, backend), backend)
     runner = WindowRunner(cast(Model, model), backend, len(windows[0]), cache=cache)
     for index, window in enumerate(windows):
         for _ in runner.run(index, window):
@@ -94,8 +94,9 @@ def measured_usage(
 class _RecordingModel:
     """A model whose passes keep what goes into each layer and what comes out."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, ops: Ops) -> None:
         self._model = model
+        self._ops = ops
         self._layers = range(model.config.num_layers + 1)
         self.tokens = 0
         self.change: Floats = np.zeros(model.config.num_layers)
@@ -106,7 +107,7 @@ class _RecordingModel:
     def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> Array:
         """As of the model."""
         logits, features = self._model.forward_with_features(batch, kv, self._layers)
-        stream = np.asarray(features, np.float64)
+        stream = self._ops.host(features).astype(np.float64)
         stream = stream.reshape(len(stream), len(self._layers), -1)
         before, after = stream[:, :-1], stream[:, 1:]
         norms = np.linalg.norm(before, axis=2) * np.linalg.norm(after, axis=2)
@@ -164,13 +165,10 @@ class _RecordingOps:
         if known is not None:
             sums = self._sums[known[1]]
             for choice in range(routes.experts.shape[1]):
-                single = Routes(
-                    np.ascontiguousarray(routes.experts[:, choice : choice + 1]),
-                    np.ascontiguousarray(routes.weights[:, choice : choice + 1]),
-                )
-                added = np.asarray(self._ops.experts(x, mlp, single), np.float64)
-                numbers = single.experts[:, 0]
+                single = Routes(*(self._ops.columns(each, choice, choice + 1) for each in routes))
+                added = self._ops.host(self._ops.experts(x, mlp, single)).astype(np.float64)
+                numbers = self._ops.host(single.experts)[:, 0]
                 np.add.at(sums.count, numbers, 1)
-                np.add.at(sums.weight, numbers, single.weights[:, 0])
+                np.add.at(sums.weight, numbers, self._ops.host(single.weights)[:, 0])
                 np.add.at(sums.output, numbers, np.linalg.norm(added, axis=1))
         return self._ops.experts(x, mlp, routes, residual=residual, scale=scale)

@@ -37,6 +37,9 @@ class Scored(NamedTuple):
 
     window: int
     logits: Array
+    """Of the backend."""
+    values: npt.NDArray[np.float32]
+    """The same in NumPy."""
     targets: npt.NDArray[np.int32]
 
 
@@ -93,6 +96,7 @@ class WindowRunner:
         layout = model.cache_layout.stored_as(kinds)
         blocks = entries * layout.num_tables
         self._model = model
+        self._ops = ops
         self._kv = ops.kv_cache(spec_of(layout, kinds, BLOCK_TOKENS, blocks))
         self._tables = layout.tables(np.arange(entries, dtype=np.int32)[None])
 
@@ -108,14 +112,15 @@ class WindowRunner:
             end = min(start + PIECE_TOKENS, len(window) - 1)
             scored = np.arange(max(start, first), end, dtype=np.int32)
             logits = self._forward(ids, start, end, scored)
-            if not np.isfinite(np.asarray(logits)).all():
+            values = self._ops.host(logits)
+            if not np.isfinite(values).all():
                 raise HeadraceError(
                     f"window {index}: a logit of positions {start} to {end - 1} is NaN or infinite;"
                     " the checkpoint is damaged, or its numbers are too large for this kind of "
                     "K and V (--kv-cache-dtype f32)"
                 )
             if len(scored):
-                yield Scored(index, logits, ids[scored + 1])
+                yield Scored(index, logits, values, ids[scored + 1])
 
     def _forward(
         self, ids: npt.NDArray[np.int32], start: int, end: int, scored: npt.NDArray[np.int32]

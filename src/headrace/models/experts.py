@@ -13,9 +13,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from headrace.models.blocks import GatedMLP, Step
 from headrace.models.config import DecoderConfig, ExpertsConfig
 from headrace.models.loader import Loader
@@ -66,7 +63,7 @@ class Experts:
         bias: Array | None = None,
         shared: GatedMLP | GatedExpert | None = None,
         router_norm: Norm | None = None,
-        expert_scale: npt.NDArray[np.float32] | None = None,
+        expert_scale: Array | None = None,
     ) -> None:
         self.router = router
         self.routing = routing
@@ -113,7 +110,7 @@ class Experts:
             at, factor = f"{prefix}.{names.router_scale}", float(hidden) ** -0.5
             router_norm = loader.norm_of_vector(at, hidden, config.norm_eps, factor=factor)
         if names.expert_scale:
-            expert_scale = loader.optional_vector(f"{prefix}.{names.expert_scale}", count)
+            expert_scale = loader.vector_if_there(f"{prefix}.{names.expert_scale}", count)
         return cls(
             router,
             experts.routing,
@@ -139,10 +136,7 @@ class Experts:
         scores = (
             self.router(h) if self.router_norm is None else self.router(x, norm=self.router_norm)
         )
-        routes = ops.route(scores, self.routing, bias=self.bias)
-        if self.expert_scale is not None:
-            weights = routes.weights * self.expert_scale[routes.experts]
-            routes = routes._replace(weights=weights)
+        routes = ops.route(scores, self.routing, bias=self.bias, factors=self.expert_scale)
         if self.shared is not None:
             residual = self.shared(h, step, residual=residual, scale=scale)
         return ops.experts(h, self.mlp, routes, residual=residual, scale=scale)

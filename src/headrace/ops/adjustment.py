@@ -21,10 +21,7 @@ STAGES: tuple[Stage, ...] = ("penalties", "temperature", "min_p", "top_k", "top_
 
 def adjust(logits: F32, adjustments: Sequence[LogitsEdit]) -> None:
     """`Ops.adjust` for NumPy arrays."""
-    if logits.ndim != 2:
-        raise ValueError(f"logits of shape {list(logits.shape)} are not rows of logits")
-    for one in adjustments:
-        _check(one, *logits.shape)
+    check_edits(logits.shape, adjustments)
     for one in adjustments:
         row = logits[one.row]
         if len(one.bias_ids):
@@ -96,6 +93,49 @@ def check_masks(rows: SamplingRows, count: int, width: int) -> None:
             raise ValueError(
                 f"masks have a {mask.dtype}{list(mask.shape)}; {width} ids take uint32[{words}]"
             )
+
+
+def check_edits(shape: tuple[int, ...], adjustments: Sequence[LogitsEdit]) -> None:
+    """ValueError where logits of this shape are not rows, or a change to them is not what
+    `LogitsEdit` says."""
+    if len(shape) != 2:
+        raise ValueError(f"logits of shape {list(shape)} are not rows of logits")
+    for one in adjustments:
+        _check(one, *shape)
+
+
+def check_width(shape: tuple[int, ...], num_tokens: int) -> None:
+    """ValueError where logits of this shape are not rows of so many tokens."""
+    if len(shape) != 2 or not 1 <= num_tokens <= shape[1]:
+        raise ValueError(f"num_tokens {num_tokens} does not fit logits {list(shape)}")
+
+
+def check_parameters(rows: SamplingRows, count: int) -> None:
+    """ValueError where parameters are not one per row of so many, or out of range."""
+    temperature, top_p, min_p = rows.temperature, rows.top_p, rows.min_p
+    for name, values, valid, range_text in (
+        ("temperature", temperature, (temperature >= 0) & np.isfinite(temperature), "[0, inf)"),
+        ("top_k", rows.top_k, rows.top_k >= 0, "[0, inf)"),
+        ("top_p", top_p, (top_p > 0) & (top_p <= 1), "(0, 1]"),
+        ("min_p", min_p, (min_p >= 0) & (min_p <= 1), "[0, 1]"),
+        ("uniform", rows.uniform, (rows.uniform >= 0) & (rows.uniform < 1), "[0, 1)"),
+    ):
+        if len(values) != count:
+            raise ValueError(f"{len(values)} values of {name} for {count} rows of logits")
+        if not valid.all():
+            raise ValueError(f"{name} {values[~valid][0]} is not in {range_text}")
+
+
+def check_chosen(
+    shape: tuple[int, ...], chosen: npt.NDArray[np.int32], k: int, num_tokens: int
+) -> None:
+    """ValueError where `Ops.top_logprobs` cannot answer for logits of this shape."""
+    check_width(shape, num_tokens)
+    if not 0 <= k <= num_tokens:
+        raise ValueError(f"k {k} is not in [0, {num_tokens}], the number of tokens")
+    if len(chosen) != shape[0]:
+        raise ValueError(f"{len(chosen)} chosen ids for {shape[0]} rows of logits")
+    _check_ids("chosen id", chosen, num_tokens)
 
 
 def _check(one: LogitsEdit, count: int, width: int) -> None:

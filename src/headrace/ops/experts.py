@@ -12,10 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from headrace.ops.interface import Activation
+    from headrace.ops.interface import Activation, Array
 
 RouterScore = Literal["softmax", "sigmoid", "softmax_of_chosen", "sparsemixer"]
 """softmax: over the logits of all experts. sigmoid: of each logit on its own. softmax_of_chosen:
@@ -85,16 +82,21 @@ class Routing:
 
 
 class Routes(NamedTuple):
-    """The experts of each of N tokens, in the order of choice: the best first.
+    """The experts of each of N tokens, in the order of choice: the best first; arrays of the
+    backend.
 
     Among equals the lower index is the better one. A token whose logits hold no order (NaN, or
     with a softmax +inf, or -inf only) has the experts 0 to k - 1 and weights that are NaN.
     """
 
-    experts: npt.NDArray[np.int32]
+    experts: Array
     """int32[N, k], distinct in each row."""
-    weights: npt.NDArray[np.float32]
+    weights: Array
     """f32[N, k]"""
+
+    def times(self, factors: Array) -> Routes:
+        """With weights multiplied by f32[N, k] of the same backend."""
+        return self._replace(weights=self.weights * factors)
 
 
 @dataclass(frozen=True)

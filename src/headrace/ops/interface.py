@@ -1,8 +1,11 @@
 """The operations a model is computed with, and the shapes they agree on.
 
 A backend implements `Ops`. Arrays belong to the backend: models pass them from one operation to
-the next and never look inside (NumPy on the CPU). Activations are float32[N, width] where N counts
-the tokens of a ragged batch: the new tokens of every request of the step, one after another.
+the next and never look inside (NumPy on the CPU, tensors on a device); all that others may ask of
+one is its `shape` and its `len`, and `Ops.host` gives its values. Activations are float32[N, width]
+where N counts the tokens of a ragged batch: the new tokens of every request of the step, one after
+another. What the engine makes for a step (ids, positions, tables, rows, factors, masks) are NumPy
+arrays on every backend, which takes them where it computes.
 
 One arithmetic: a backend's result for one token never depends on N, on the other rows, on the
 number of threads or on how a prompt was cut into chunks. docs/kernels.md defines it.
@@ -13,7 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +34,9 @@ from headrace.weights.tensors.tensor import Tensor
 
 Array = Any
 """An array of the backend."""
+
+HostIds = npt.NDArray[np.int32]
+"""Ids, positions or numbers of rows, in NumPy on every backend."""
 
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2", "swiglu_clamped"]
 """silu: x / (1 + exp(-x)). gelu: x Phi(x), by erf. gelu_tanh: its approximation by tanh
@@ -63,7 +69,7 @@ class LinearWeight:
     codec: str
     nbytes: int
     packed: Any
-    column_order: Array | None = None
+    column_order: HostIds | None = None
     """int32[in]: column i of `packed` is multiplied by column column_order[i] of x; None where
     columns lie as in x."""
 
@@ -99,6 +105,14 @@ class RopeTable:
     rotary_dim: int
 
 
+class DeviceMemory(NamedTuple):
+    """Bytes of the memory of a device."""
+
+    free_bytes: int
+    """Of the device, whoever holds the rest."""
+    total_bytes: int
+
+
 class Ops(ABC):
     """A backend. Instances hold a thread pool at most; weights and caches are owned by callers.
 
@@ -113,6 +127,15 @@ class Ops(ABC):
     def expert_cache_stats(self) -> ExpertCacheStats | None:
         """Figures of the cache of experts; None where all experts are packed at load."""
         return None
+
+    def memory(self) -> DeviceMemory | None:
+        """Of the device that computes, now; None where it is this machine's own memory."""
+        return None
+
+    def host(self, x: Array) -> npt.NDArray[Any]:
+        """The values of an array in NumPy, of its own type; perhaps not a copy. For NumPy arrays
+        as it stands."""
+        return np.asarray(x)
 
     # weights, once at load
 
@@ -183,7 +206,7 @@ class Ops(ABC):
     def embedding(
         self,
         weight: EmbeddingWeight,
-        token_ids: Array,
+        token_ids: HostIds,
         *,
         scale: float = 1.0,
         residual: Array | None = None,
@@ -228,10 +251,18 @@ class Ops(ABC):
         """
 
     @abstractmethod
-    def route(self, logits: Array, routing: Routing, *, bias: Array | None = None) -> Routes:
+    def route(
+        self,
+        logits: Array,
+        routing: Routing,
+        *,
+        bias: Array | None = None,
+        factors: Array | None = None,
+    ) -> Routes:
         """The experts of every token and their weights, of router logits f32[N, num_experts].
 
-        bias: f32[num_experts], finite, added to the scores for the choice only.
+        bias: f32[num_experts], finite, added to the scores for the choice only. factors:
+        f32[num_experts], what the weights of an expert are multiplied by in the end, rounded.
         """
 
     @abstractmethod
@@ -258,7 +289,7 @@ class Ops(ABC):
         qkv: Array,
         shape: AttentionShape,
         table: RopeTable,
-        positions: Array,
+        positions: HostIds,
         *,
         q_norm: Norm | None = None,
         k_norm: Norm | None = None,
@@ -335,11 +366,11 @@ class Ops(ABC):
         """cap * tanh(x / cap) of f32[N, F], cap > 0."""
 
     @abstractmethod
-    def take_rows(self, x: Array, rows: Array) -> Array:
+    def take_rows(self, x: Array, rows: HostIds) -> Array:
         """x[rows]: f32[L, width]."""
 
     @abstractmethod
-    def scale_rows(self, x: Array, factors: Array, *, columns: int) -> None:
+    def scale_rows(self, x: Array, factors: npt.NDArray[np.float32], *, columns: int) -> None:
         """Multiply the first `columns` values of every row of f32[N, width] by factors f32[N],
         in place; each product is rounded once.
         """
@@ -363,7 +394,7 @@ class Ops(ABC):
         """
         return np.concatenate(parts, axis=0)
 
-    def spread(self, x: Array, columns: Array, width: int) -> Array:
+    def spread(self, x: Array, columns: npt.NDArray[np.int64], width: int) -> Array:
         """Column i of f32[N, D] at columns[i] of f32[N, width], and -inf in all others. columns:
         int[D], each once. For NumPy arrays as it stands.
         """
@@ -372,8 +403,8 @@ class Ops(ABC):
         return wide
 
     def columns(self, x: Array, start: int, stop: int) -> Array:
-        """Columns [start, stop) of f32[N, width]: f32[N, stop - start]. For NumPy arrays as it
-        stands.
+        """Columns [start, stop) of [N, width], of its type: [N, stop - start]. For NumPy arrays as
+        it stands.
         """
         return np.ascontiguousarray(x[:, start:stop])
 

@@ -6,14 +6,14 @@ arrays are others convert these results.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import UnsupportedModelError
-from headrace.ops.experts import MOST_EXPERTS
+from headrace.ops.experts import MOST_EXPERTS, Routing
 from headrace.ops.interface import Norm, RopeTable
 from headrace.weights.tensors.tensor import Tensor
 
@@ -169,6 +169,12 @@ def head_shape(heads: Sequence[Tensor]) -> tuple[str, int, int]:
         raise ValueError(f"heads of one layer must be alike: {'; '.join(shapes)}")
     ((codec, width, out),) = kinds
     return codec, out, width
+
+
+def check_factors(factors: Sized | None, routing: Routing) -> None:
+    """There must be one for each expert, where there are any."""
+    if factors is not None and len(factors) != routing.num_experts:
+        raise ValueError(f"{len(factors)} factors for {routing.num_experts} experts")
 
 
 def expert_biases(

@@ -72,7 +72,7 @@ class Variants:
         runner = self._runner(model)
         for index, window in enumerate(windows):
             for piece in runner.run(index, window):
-                logits = np.asarray(piece.logits)
+                logits = piece.values
                 self._logits[at : at + len(logits)] = logits
                 at += len(logits)
             self._ends.append(at)
@@ -113,7 +113,7 @@ class Variants:
         for index in windows:
             at = self._ends[index - 1] if index else 0
             for piece in runner.run(index, self._windows[index]):
-                logits = np.asarray(piece.logits)
+                logits = piece.values
                 base = log_softmax(self._logits[at : at + len(logits)])
                 found.append(row_divergences(base, log_softmax(logits)))
                 at += len(logits)

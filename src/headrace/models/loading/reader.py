@@ -151,6 +151,10 @@ class TensorReader:
         self._advance(tensor)
         return vector
 
+    def vector_if_there(self, name: str, width: int) -> Array | None:
+        """A vector f32[width] of the backend, or None where the checkpoint has none."""
+        return self.vector(name, width) if self.has(name) else None
+
     def _check(
         self,
         name: str,

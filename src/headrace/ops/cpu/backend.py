@@ -38,6 +38,7 @@ from headrace.ops.kv import (
 )
 from headrace.ops.sampling_rows import LogitsEdit, SamplingRows, TopLogprobs
 from headrace.ops.shared import (
+    check_factors,
     check_head_norm,
     check_ids,
     check_value_dim,
@@ -148,7 +149,15 @@ class CpuOps(CpuWeights):
         self._native.head_linear(weight.packed, x, kept, beside, out)
         return out
 
-    def route(self, logits: F32, routing: Routing, *, bias: F32 | None = None) -> Routes:
+    def route(
+        self,
+        logits: F32,
+        routing: Routing,
+        *,
+        bias: F32 | None = None,
+        factors: F32 | None = None,
+    ) -> Routes:
+        check_factors(factors, routing)
         rule = _native.Routing(
             routing.num_experts,
             routing.experts_per_token,
@@ -164,7 +173,7 @@ class CpuOps(CpuWeights):
         shape = (len(logits), routing.experts_per_token)
         routes = Routes(np.empty(shape, np.int32), np.empty(shape, np.float32))
         self._native.route(rule, logits, bias, routes.experts, routes.weights)
-        return routes
+        return routes if factors is None else routes.times(factors[routes.experts])
 
     def experts(
         self,

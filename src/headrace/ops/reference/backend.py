@@ -46,6 +46,7 @@ from headrace.ops.reference.checks import (
 )
 from headrace.ops.sampling_rows import LogitsEdit, SamplingRows, TopLogprobs
 from headrace.ops.shared import (
+    check_factors,
     check_head_norm,
     check_ids,
     expert_shape,
@@ -221,8 +222,17 @@ class ReferenceOps(Ops):
     ) -> F32:
         return heads.run(self, x, weight, kept, beside)
 
-    def route(self, logits: F32, routing: Routing, *, bias: F32 | None = None) -> Routes:
-        return experts.route(logits, routing, bias)
+    def route(
+        self,
+        logits: F32,
+        routing: Routing,
+        *,
+        bias: F32 | None = None,
+        factors: F32 | None = None,
+    ) -> Routes:
+        check_factors(factors, routing)
+        routes = experts.route(logits, routing, bias)
+        return routes if factors is None else routes.times(factors[routes.experts])
 
     def experts(
         self,

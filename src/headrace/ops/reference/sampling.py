@@ -11,18 +11,24 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from headrace.ops.adjustment import check_chains, check_masks, penalise
+from headrace.ops.adjustment import (
+    check_chains,
+    check_chosen,
+    check_masks,
+    check_parameters,
+    check_width,
+    penalise,
+)
 from headrace.ops.reference.arithmetic import F32, F64
 from headrace.ops.sampling_rows import Chain, SamplingRows, TopLogprobs, UnusableLogitsError
-from headrace.ops.shared import check_ids
 
 U32 = npt.NDArray[np.uint32]
 
 
 def sample(logits: F32, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.int32]:
     """One token id per row. ValueError for parameters, UnusableLogitsError for logits."""
-    _check_shape(logits, num_tokens)
-    _check_parameters(rows, len(logits))
+    check_width(logits.shape, num_tokens)
+    check_parameters(rows, len(logits))
     check_chains(rows, *logits.shape)
     check_masks(rows, *logits.shape)
     if rows.masks:
@@ -59,12 +65,7 @@ def top_logprobs(
     logits: F32, chosen: npt.NDArray[np.int32], k: int, num_tokens: int
 ) -> TopLogprobs:
     """Log softmax over ids below num_tokens, of `chosen` and of the k largest."""
-    _check_shape(logits, num_tokens)
-    if not 0 <= k <= num_tokens:
-        raise ValueError(f"k {k} is not in [0, {num_tokens}], the number of tokens")
-    if len(chosen) != len(logits):
-        raise ValueError(f"{len(chosen)} chosen ids for {len(logits)} rows of logits")
-    check_ids("chosen id", chosen, num_tokens)
+    check_chosen(logits.shape, chosen, k, num_tokens)
     usable = _usable(logits, num_tokens)
     count = len(logits)
     result = TopLogprobs(
@@ -83,11 +84,6 @@ def top_logprobs(
         result.ids[index] = order[:k]
         result.values[index] = logprobs[order[:k]]
     return result
-
-
-def _check_shape(logits: F32, num_tokens: int) -> None:
-    if logits.ndim != 2 or not 1 <= num_tokens <= logits.shape[1]:
-        raise ValueError(f"num_tokens {num_tokens} does not fit logits {list(logits.shape)}")
 
 
 def _masked(logits: F32, masks: tuple[U32 | None, ...]) -> F32:
@@ -113,21 +109,6 @@ def _check_row(row: F32, index: int) -> None:
         raise UnusableLogitsError(index, "holds NaN or +inf")
     if np.isneginf(row).all():
         raise UnusableLogitsError(index, "is -inf everywhere: its mask allows no token")
-
-
-def _check_parameters(rows: SamplingRows, count: int) -> None:
-    temperature, top_p, min_p = rows.temperature, rows.top_p, rows.min_p
-    for name, values, valid, range_text in (
-        ("temperature", temperature, (temperature >= 0) & np.isfinite(temperature), "[0, inf)"),
-        ("top_k", rows.top_k, rows.top_k >= 0, "[0, inf)"),
-        ("top_p", top_p, (top_p > 0) & (top_p <= 1), "(0, 1]"),
-        ("min_p", min_p, (min_p >= 0) & (min_p <= 1), "[0, 1]"),
-        ("uniform", rows.uniform, (rows.uniform >= 0) & (rows.uniform < 1), "[0, 1)"),
-    ):
-        if len(values) != count:
-            raise ValueError(f"{len(values)} values of {name} for {count} rows of logits")
-        if not valid.all():
-            raise ValueError(f"{name} {values[~valid][0]} is not in {range_text}")
 
 
 def _filtered(row: F32, temperature: float, min_p: float, top_k: int, top_p: float) -> F64:

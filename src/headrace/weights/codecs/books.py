@@ -32,7 +32,7 @@ _THREES = np.arange(0, 12, 3, dtype=np.uint16)
 # 8 sign bits of 7: the eighth is set where an odd number of the others is.
 _SEVEN = np.arange(128, dtype=np.uint8)
 _ODD = np.unpackbits(_SEVEN[:, None], axis=1).sum(axis=1, dtype=np.uint8) & np.uint8(1)
-_SIGNS = _SEVEN | (_ODD << np.uint8(7))
+SIGNS = _SEVEN | (_ODD << np.uint8(7))
 
 
 def _points(name: str, levels: list[int]) -> Floats:
@@ -40,12 +40,12 @@ def _points(name: str, levels: list[int]) -> Floats:
 
 
 _IQ2_LEVELS = [8, 25, 43]
-_IQ2_XXS_POINTS = _points("IQ2_XXS", _IQ2_LEVELS)
-_IQ2_XS_POINTS = _points("IQ2_XS", _IQ2_LEVELS)
-_IQ2_S_POINTS = _points("IQ2_S", _IQ2_LEVELS)
-_IQ3_XXS_POINTS = _points("IQ3_XXS", [4, 12, 20, 28, 36, 44, 52, 62])
-_IQ3_S_POINTS = _points("IQ3_S", [1, 3, 5, 7, 9, 11, 13, 15])
-_IQ1_POINTS = _points("IQ1_S", [-1, 0, 1])
+IQ2_XXS_POINTS = _points("IQ2_XXS", _IQ2_LEVELS)
+IQ2_XS_POINTS = _points("IQ2_XS", _IQ2_LEVELS)
+IQ2_S_POINTS = _points("IQ2_S", _IQ2_LEVELS)
+IQ3_XXS_POINTS = _points("IQ3_XXS", [4, 12, 20, 28, 36, 44, 52, 62])
+IQ3_S_POINTS = _points("IQ3_S", [1, 3, 5, 7, 9, 11, 13, 15])
+IQ1_POINTS = _points("IQ1_S", [-1, 0, 1])
 
 
 def _odd(numbers: npt.NDArray[Any]) -> Floats:
@@ -61,7 +61,7 @@ def _split(packed: Bytes, shifts: Bytes) -> Bytes:
 
 def _signs_of(words: npt.NDArray[np.uint32]) -> Bytes:
     """uint8[n, 32]: the sign bits of 32 runs of words uint32[n, 8], seven bits a run."""
-    signs: Bytes = _SIGNS[(words[..., None] >> _SEVENS).reshape(len(words), 32) & np.uint32(127)]
+    signs: Bytes = SIGNS[(words[..., None] >> _SEVENS).reshape(len(words), 32) & np.uint32(127)]
     return signs
 
 
@@ -83,33 +83,33 @@ def _decode_iq2_xxs(blocks: Blocks, out: Floats) -> None:
     groups = blocks["groups"]
     words = groups["signs"]
     scales = f32_column(blocks, "d") * _odd(words >> 28) * np.float32(0.125)
-    _store(scales, _signed(_IQ2_XXS_POINTS[groups["qs"]], _signs_of(words)), out)
+    _store(scales, _signed(IQ2_XXS_POINTS[groups["qs"]], _signs_of(words)), out)
 
 
 def _decode_iq2_xs(blocks: Blocks, out: Floats) -> None:
     codes = blocks["qs"]
     scales = _odd(_split(blocks["scales"], _NIBBLES) & 15)
-    points = _signed(_IQ2_XS_POINTS[codes & 511], _SIGNS[codes >> 9])
+    points = _signed(IQ2_XS_POINTS[codes & 511], SIGNS[codes >> 9])
     _store(f32_column(blocks, "d") * scales * np.float32(0.125), points, out)
 
 
 def _decode_iq2_s(blocks: Blocks, out: Floats) -> None:
     high = (_split(blocks["qh"], _PAIRS) & 3).astype(np.uint16)
     scales = _odd(_split(blocks["scales"], _NIBBLES) & 15)
-    points = _signed(_IQ2_S_POINTS[blocks["qs"] | high << np.uint16(8)], blocks["signs"])
+    points = _signed(IQ2_S_POINTS[blocks["qs"] | high << np.uint16(8)], blocks["signs"])
     _store(f32_column(blocks, "d") * scales * np.float32(0.125), points, out)
 
 
 def _decode_iq3_xxs(blocks: Blocks, out: Floats) -> None:
     words = blocks["signs"]
     scales = f32_column(blocks, "d") * _odd(words >> 28) * np.float32(0.25)
-    _store(scales, _signed(_IQ3_XXS_POINTS[blocks["qs"]], _signs_of(words)), out)
+    _store(scales, _signed(IQ3_XXS_POINTS[blocks["qs"]], _signs_of(words)), out)
 
 
 def _decode_iq3_s(blocks: Blocks, out: Floats) -> None:
     high = (_split(blocks["qh"], _BITS) & 1).astype(np.uint16)
     scales = f32_column(blocks, "d") * _odd(_split(blocks["scales"], _NIBBLES) & 15)
-    points = _signed(_IQ3_S_POINTS[blocks["qs"] | high << np.uint16(8)], blocks["signs"])
+    points = _signed(IQ3_S_POINTS[blocks["qs"] | high << np.uint16(8)], blocks["signs"])
     _store(scales, points, out)
 
 
@@ -117,7 +117,7 @@ def _decode_iq1_s(blocks: Blocks, out: Floats) -> None:
     n, words = len(blocks), blocks["qh"]
     high = (words[..., None] >> _THREES).reshape(n, 32) & 7
     shift = np.where(words >> 15, np.float32(-0.125), np.float32(0.125))
-    points = _IQ1_POINTS[blocks["qs"] | high << np.uint16(8)].reshape(n, 8, 32) + shift[..., None]
+    points = IQ1_POINTS[blocks["qs"] | high << np.uint16(8)].reshape(n, 8, 32) + shift[..., None]
     _store(f32_column(blocks, "d") * _odd((words >> 12) & 7), points, out)
 
 
@@ -130,7 +130,7 @@ def _decode_iq1_m(blocks: Blocks, out: Floats) -> None:
     shift = np.where(high & 8, np.float32(-0.125), np.float32(0.125))
     codes = blocks["qs"] | (high & 7).astype(np.uint16) << np.uint16(8)
     scales = _odd((words[..., None] >> _THREES).reshape(n, 16) & 7)
-    _store(d[:, None] * scales, _IQ1_POINTS[codes] + shift[..., None], out)
+    _store(d[:, None] * scales, IQ1_POINTS[codes] + shift[..., None], out)
 
 
 def _joined(parts: Bytes, bits: int) -> Bytes:

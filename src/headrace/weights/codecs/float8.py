@@ -15,11 +15,11 @@ import numpy as np
 
 from headrace.weights.codecs.codec import Blocks, Codec, Floats
 
-_VALUES = np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float32)
+VALUES = np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float32)
 
 
 def _decode(blocks: Blocks, out: Floats) -> None:
-    out[:, 0] = _VALUES[blocks["code"]]
+    out[:, 0] = VALUES[blocks["code"]]
 
 
 F8_E4M3 = Codec("F8_E4M3", 1, np.dtype([("code", "u1")]), -1, _decode, safetensors_dtype="F8_E4M3")

@@ -23,7 +23,7 @@ from headrace.weights.codecs.search import NON_LINEAR, encoded
 E2M1_DOUBLED = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.float32)
 _EXPONENTS = np.arange(256, dtype=np.uint32)
 # 2 ** (e - 128); the two smallest are subnormal, and 255 is not NaN as in the OCP document.
-_E8M0_HALVED = np.where(
+E8M0_HALVED = np.where(
     _EXPONENTS < 2, np.uint32(0x00200000) << _EXPONENTS % 2, (_EXPONENTS - 1) << np.uint32(23)
 ).view(np.float32)
 # Half of E4M3, whose top bit is not looked at; its NaN without the top bit is zero, with it 240.
@@ -57,7 +57,7 @@ def _decode_iq4_xs(blocks: Blocks, out: Floats) -> None:
 
 
 def _decode_mxfp4(blocks: Blocks, out: Floats) -> None:
-    np.multiply(_E8M0_HALVED[blocks["e"]][:, None], E2M1_DOUBLED[nibbles(blocks["qs"])], out=out)
+    np.multiply(E8M0_HALVED[blocks["e"]][:, None], E2M1_DOUBLED[nibbles(blocks["qs"])], out=out)
 
 
 def _decode_nvfp4(blocks: Blocks, out: Floats) -> None:
@@ -82,7 +82,7 @@ def _encode_mxfp4(values: Floats, blocks: Blocks) -> None:
     with np.errstate(divide="ignore"):
         exponent = np.floor(np.log2(peak)) - np.float32(2) + np.float32(127)
     code = np.where(peak > 0, np.maximum(exponent, 0), 0).astype(np.uint8)
-    scale = _E8M0_HALVED[code][:, None]
+    scale = E8M0_HALVED[code][:, None]
     best = np.zeros(values.shape, np.uint8)
     least = np.abs(values)
     for index in range(1, 16):

@@ -1,0 +1,227 @@
+"""Paged attention of a ragged batch, in tiles of tokens over spans of 64 positions.
+
+The order of sums is that of docs/kernels.md where a sum is over spans: for each span, in ascending
+order, scores, the running maximum, p = exp(score - maximum), then sums of p and of p * v, older
+sums scaled down. Within a span products are those of a library, of shapes that follow from the
+heads alone: a tile has always as many rows, and a span that a tile does not see changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from headrace.ops.kv import NEAR_SPAN, AttentionShape, LayerPlace
+from headrace.ops.torch import kv_codecs
+from headrace.ops.torch.batch import DeviceBatch, Tiles
+from headrace.ops.torch.kv_pool import KVPool, StoredKV
+from headrace.ops.torch.matrices import on_device
+from headrace.ops.torch.rounding import round_bf16
+from headrace.ops.torch.sums import tree_sum
+
+SPAN = NEAR_SPAN
+"""Positions of a span. Part of the arithmetic, as on every backend."""
+
+TILE_ROWS = 128
+"""Rows of q that meet one head of K at a time, at most: tokens of a tile times heads of a group."""
+
+
+class Terms(NamedTuple):
+    """The arguments of `Ops.paged_attention` that most models do without."""
+
+    sinks: torch.Tensor | None = None
+    slopes: torch.Tensor | None = None
+    masks: npt.NDArray[np.uint64] | None = None
+
+
+def write(
+    qkv: torch.Tensor, shape: AttentionShape, pool: KVPool, place: LayerPlace, batch: DeviceBatch
+) -> None:
+    """Store the k and v heads of every new token."""
+    stored = pool.of(place)
+    k_at = shape.num_heads * shape.head_dim
+    v_at = k_at + shape.num_kv_heads * shape.head_dim
+    keys = qkv[:, k_at:v_at].unflatten(1, (shape.num_kv_heads, shape.head_dim))
+    values = None
+    if not shape.latent:
+        values = qkv[:, v_at:].unflatten(1, (shape.num_kv_heads, shape.value_width))
+    parts = [(stored, place.table)]
+    if stored.near is not None and place.near is not None:
+        parts.append((stored.near, place.near[0]))
+    slots = batch.positions % pool.block_size
+    for part, table in parts:
+        blocks = batch.tables[table][batch.requests, batch.positions // pool.block_size]
+        part.k.write(blocks, slots, keys)
+        if part.v is not None and values is not None:
+            part.v.write(blocks, slots, values)
+
+
+def attend(
+    qkv: torch.Tensor,
+    shape: AttentionShape,
+    pool: KVPool,
+    place: LayerPlace,
+    batch: DeviceBatch,
+    terms: Terms,
+) -> torch.Tensor:
+    """Attention of every new token over what it sees: f32[N, output_width]."""
+    if not len(qkv):
+        return qkv.new_empty((0, shape.output_width))
+    group = shape.num_heads // shape.num_kv_heads
+    tiles = Tiles.of(batch.host.query_start, max(1, min(16, TILE_ROWS // group)))
+    run = _Run(qkv, shape, pool, place, batch, terms, tiles)
+    first, last = run.spans()
+    for number in range(int((last - first).max()) + 1):
+        run.add(torch.from_numpy(first + number).to(qkv.device))
+    attended = run.result()
+    out = qkv.new_empty((len(qkv), shape.output_width))
+    filled = on_device(tiles.filled, qkv.device)
+    out[on_device(tiles.tokens, qkv.device)[filled]] = attended[filled]
+    return out
+
+
+class _Run:
+    """The sums of all tiles, span after span."""
+
+    def __init__(
+        self,
+        qkv: torch.Tensor,
+        shape: AttentionShape,
+        pool: KVPool,
+        place: LayerPlace,
+        batch: DeviceBatch,
+        terms: Terms,
+        tiles: Tiles,
+    ) -> None:
+        device = qkv.device
+        self._shape, self._pool, self._terms, self._tiles = shape, pool, terms, tiles
+        self._kv = pool.of(place)
+        self._group = shape.num_heads // shape.num_kv_heads
+        tokens = on_device(tiles.tokens, device)
+        self._host_positions = batch.host.positions[tiles.tokens].astype(np.int64)
+        self._positions = batch.positions[tokens]
+        requests = on_device(tiles.requests, device)
+        self._table = batch.tables[place.table][requests]
+        near = place.near if self._kv.near is not None else None
+        self._near_table = None if near is None else batch.tables[near[0]][requests]
+        self._masks = None
+        if terms.masks is not None:
+            self._masks = on_device(terms.masks.view(np.int64), device)[tokens]
+        # [T, kv_heads, rows * group, head_dim]
+        q = qkv[:, : shape.num_heads * shape.head_dim][tokens]
+        q = q.unflatten(2, (shape.num_kv_heads, self._group, shape.head_dim))
+        q = round_bf16(q) if self._kv.rounds_q else q
+        q = kv_codecs.turned(q) if self._kv.k.turned else q
+        self._q = q.transpose(1, 2).reshape(len(q), shape.num_kv_heads, -1, shape.head_dim)
+        sums = self._q.shape[:3]
+        self._highest = torch.full(sums, -torch.inf, device=device)
+        self._total = torch.zeros(sums, device=device)
+        if terms.sinks is not None:
+            self._highest = self._of_heads(terms.sinks).expand(sums).clone()
+            self._total = torch.ones(sums, device=device)
+        self._mixed = torch.zeros((*sums, shape.value_width), device=device)
+
+    def spans(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The first and the last span of each tile: int64[T] each."""
+        shape, positions = self._shape, self._host_positions
+        first = positions[:, 0].copy()
+        opening = np.zeros_like(first)
+        if shape.window:
+            opening = np.maximum(opening, first + 1 - shape.window)
+        if shape.chunk:
+            opening = np.maximum(opening, first - first % shape.chunk)
+        return opening // SPAN, positions[:, -1] // SPAN
+
+    def add(self, spans: torch.Tensor) -> None:
+        """One span of each tile, int64[T]; of those that have no more nothing is added."""
+        at = spans[:, None] * SPAN + torch.arange(SPAN, device=spans.device)  # [T, 64]
+        seen = self._seen(at)  # [T, rows, 64]
+        if self._near_table is None or self._kv.near is None:
+            self._add(at, [(self._kv, self._table, seen)])
+            return
+        own = (self._positions // SPAN == spans[:, None])[..., None]
+        parts = [
+            (self._kv, self._table, seen & ~own),
+            (self._kv.near, self._near_table, seen & own),
+        ]
+        self._add(at, parts)
+
+    def _add(
+        self, at: torch.Tensor, parts: list[tuple[StoredKV, torch.Tensor, torch.Tensor]]
+    ) -> None:
+        """parts: what is stored, its tables, and who sees which of the positions there."""
+        read = [self._read(stored, table, at, seen) for stored, table, seen in parts]
+        scores = torch.stack([self._scores(keys, at, mask) for keys, _, mask in read])
+        higher = torch.maximum(self._highest, scores.amax(dim=(0, 4)))
+        # A row that has seen nothing yet has no maximum.
+        finite = torch.where(higher == -torch.inf, 0.0, higher)
+        p = torch.exp(scores - finite[..., None])
+        if self._kv.values.codec == "bf16":
+            p = round_bf16(p)
+        keep = torch.where(self._highest == higher, 1.0, torch.exp(self._highest - finite))
+        self._total = self._total * keep + tree_sum(p.sum(dim=0) if len(read) > 1 else p[0])
+        self._mixed = self._mixed * keep[..., None]
+        for share, (_, values, _) in zip(p, read, strict=True):
+            self._mixed = self._mixed + _products(share, values)
+        self._highest = higher
+
+    def _read(
+        self, stored: StoredKV, table: torch.Tensor, at: torch.Tensor, seen: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """K and V [T, kv_heads, 64, width] of a span, and who sees what [T, 1, rows * group, 64].
+
+        What nobody in a tile sees is read as zero: it may be anything, NaN too, and its block any.
+        """
+        size = self._pool.block_size
+        some = seen.any(dim=1)  # [T, 64]
+        entries = torch.where(some, at // size, 0)
+        blocks = torch.where(some, table.gather(1, entries), 0)
+        keys, values = stored.read(blocks, at % size)
+        unseen = ~some[..., None, None]
+        keys, values = keys.masked_fill(unseen, 0.0), values.masked_fill(unseen, 0.0)
+        mask = seen.repeat_interleave(self._group, dim=1)[:, None]
+        return keys.transpose(1, 2), values.transpose(1, 2), mask
+
+    def _scores(self, keys: torch.Tensor, at: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """[T, kv_heads, rows * group, 64], -inf where a row does not see."""
+        shape = self._shape
+        scores = _products(self._q, keys.transpose(2, 3)) * shape.scale
+        if shape.softcap:
+            scores = shape.softcap * torch.tanh(scores / shape.softcap)
+        if self._terms.slopes is not None:
+            distance = at[:, None] - self._positions[..., None]  # [T, rows, 64]
+            distance = distance.float().repeat_interleave(self._group, dim=1)[:, None]
+            scores = scores + self._of_heads(self._terms.slopes)[..., None] * distance
+        return scores.masked_fill(~mask, -torch.inf)
+
+    def _seen(self, at: torch.Tensor) -> torch.Tensor:
+        """Which of positions int64[T, 64] each row sees: bool[T, rows, 64]."""
+        shape, own, at = self._shape, self._positions[..., None], at[:, None]
+        seen = at <= own
+        if shape.window:
+            seen = seen & (at > own - shape.window)
+        if shape.chunk:
+            seen = seen & (at >= own - own % shape.chunk)
+        if self._masks is None:
+            return seen
+        words = (at // 64).clamp(max=self._masks.shape[-1] - 1).expand(*seen.shape[:2], SPAN)
+        return seen & ((self._masks.gather(2, words) >> (at % 64)) & 1).bool()
+
+    def _of_heads(self, values: torch.Tensor) -> torch.Tensor:
+        """f32[heads] by the rows of q: f32[kv_heads, rows * group]."""
+        return values.reshape(-1, self._group).repeat(1, self._tiles.rows)
+
+    def result(self) -> torch.Tensor:
+        """f32[T, rows, output_width]."""
+        out = self._mixed / self._total[..., None]
+        out = kv_codecs.turned(out) if self._kv.values.turned else out
+        out = out.unflatten(2, (self._tiles.rows, self._group))
+        return out.permute(0, 2, 1, 3, 4).flatten(2)
+
+
+def _products(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """[T, heads, m, n] of [T, heads, m, k] and [T, heads, k, n]."""
+    return torch.bmm(left.flatten(0, 1), right.flatten(0, 1)).unflatten(0, left.shape[:2])

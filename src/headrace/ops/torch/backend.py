@@ -1,0 +1,308 @@
+"""`TorchOps`: the operations on tensors of a device.
+
+Arrays are float32 tensors of the device; ids, positions and tables come as NumPy arrays and are
+copied there. What is computed is what docs/kernels.md defines, with rounding of its own
+(docs/gpu.md): operands are rounded as weights demand, and a row's result follows from that row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from headrace.ops.experts import ExpertMLP, Routes, Routing
+from headrace.ops.interface import (
+    Activation,
+    EmbeddingWeight,
+    HeadWeight,
+    LinearWeight,
+    Norm,
+    RopeTable,
+)
+from headrace.ops.kv import (
+    AttentionShape,
+    BoundBatch,
+    KVCacheArrays,
+    KVCacheSpec,
+    RaggedBatch,
+)
+from headrace.ops.sampling_rows import LogitsEdit, SamplingRows, TopLogprobs
+from headrace.ops.shared import check_factors, check_head_norm, check_ids
+from headrace.ops.torch import attention, mixtures, rows, sampling
+from headrace.ops.torch import routing as routed
+from headrace.ops.torch.attention import Terms
+from headrace.ops.torch.batch import DeviceBatch
+from headrace.ops.torch.checks import (
+    check_layer,
+    check_masks,
+    check_rows,
+    check_shape,
+    check_vector,
+)
+from headrace.ops.torch.kv_pool import KVPool, new_pool
+from headrace.ops.torch.matrices import Matrix, on_device
+from headrace.ops.torch.weights import Linear, TorchWeights
+
+F32 = torch.Tensor
+Ids = npt.NDArray[np.int32]
+
+
+class TorchOps(TorchWeights):
+    """The torch backend on one device.
+
+    What a step binds is on the device until the next one does: its positions are copied once, and
+    not for each layer.
+    """
+
+    _step: DeviceBatch | None = None
+
+    def host(self, x: torch.Tensor) -> npt.NDArray[Any]:
+        values: npt.NDArray[Any] = x.cpu().numpy()
+        return values
+
+    def kv_cache(self, spec: KVCacheSpec) -> KVCacheArrays:
+        return KVCacheArrays(spec, new_pool(spec, self.device))
+
+    def _bound(self, batch: RaggedBatch, kv: KVCacheArrays) -> DeviceBatch:
+        self._step = DeviceBatch.of(batch, self.device)
+        return self._step
+
+    def _device_batch(self, batch: RaggedBatch, kv: KVCacheArrays) -> DeviceBatch:
+        if isinstance(batch, BoundBatch) and batch.kv is kv:
+            bound: DeviceBatch = batch.bound
+            return bound
+        return DeviceBatch.of(batch, self.device)
+
+    def _ids(self, ids: npt.NDArray[Any]) -> torch.Tensor:
+        """int64, to index with."""
+        step = self._step
+        if step is not None and ids is step.host.positions:
+            return step.positions
+        return on_device(ids, self.device).long()
+
+    def embedding(
+        self,
+        weight: EmbeddingWeight,
+        token_ids: Ids,
+        *,
+        scale: float = 1.0,
+        residual: F32 | None = None,
+    ) -> F32:
+        check_ids("token id", token_ids, weight.rows)
+        table: Matrix = weight.packed
+        values = table.rows(self._ids(token_ids))
+        if scale != 1.0:
+            values = values * scale
+        return values if residual is None else values + residual
+
+    def norm(self, x: F32, norm: Norm, *, residual: F32 | None = None) -> F32:
+        check_rows("x", x, len(norm.weight))
+        normed = rows.normed(x, norm)
+        return normed if residual is None else normed + residual
+
+    def norm_columns(self, x: F32, start: int, norm: Norm, *, groups: int = 1) -> None:
+        width = len(norm.weight)
+        if not 0 <= start <= x.shape[1] - width or groups < 1 or width % groups:
+            raise ValueError(
+                f"columns [{start}, {start + width}) in {groups} groups are not those of rows "
+                f"of {x.shape[1]}"
+            )
+        columns = x[:, start : start + width].unflatten(1, (groups, -1))
+        bias = None if norm.bias is None else norm.bias.unflatten(0, (groups, -1))
+        of_groups = Norm(norm.weight.unflatten(0, (groups, -1)), norm.eps, norm.kind, bias)
+        columns.copy_(rows.normed(columns, of_groups))
+
+    def linear(
+        self,
+        x: F32,
+        weight: LinearWeight,
+        *,
+        norm: Norm | None = None,
+        residual: F32 | None = None,
+        scale: float = 1.0,
+    ) -> F32:
+        check_rows("x", x, weight.in_features)
+        if residual is not None:
+            check_rows("residual", residual, weight.out_features, len(x))
+        linear: Linear = weight.packed
+        x = x if norm is None else self.norm(x, norm)
+        out = mixtures.times(x, linear)
+        if scale != 1.0:
+            out = out * scale
+        return out if residual is None else out + residual
+
+    def head_linear(
+        self, x: F32, weight: HeadWeight, *, kept: int = 0, beside: F32 | None = None
+    ) -> F32:
+        if kept < 0:
+            raise ValueError(f"kept {kept} is negative; it is a number of columns")
+        heads: tuple[Linear, ...] = weight.packed
+        width = kept + weight.in_features
+        check_rows("x", x, weight.num_heads * width)
+        parts = []
+        for head, linear in enumerate(heads):
+            columns = x[:, head * width : (head + 1) * width]
+            parts += [columns[:, :kept], mixtures.times(columns[:, kept:].contiguous(), linear)]
+        if beside is not None:
+            if beside.dtype != torch.float32 or beside.ndim != 2 or len(beside) != len(x):
+                raise ValueError(
+                    f"beside must be float32[{len(x)}, columns], not "
+                    f"{beside.dtype}{list(beside.shape)}"
+                )
+            parts.append(beside)
+        return torch.cat(parts, dim=1)
+
+    def route(
+        self,
+        logits: F32,
+        routing: Routing,
+        *,
+        bias: F32 | None = None,
+        factors: F32 | None = None,
+    ) -> Routes:
+        check_rows("logits", logits, routing.num_experts)
+        check_factors(factors, routing)
+        check_vector("bias", bias, routing.num_experts)
+        if bias is not None and routing.score == "sparsemixer":
+            raise ValueError("bias: the score sparsemixer takes no selection bias")
+        routes = Routes(*routed.route(logits, routing, bias))
+        return routes if factors is None else routes.times(factors[routes.experts.long()])
+
+    def experts(
+        self,
+        x: F32,
+        mlp: ExpertMLP,
+        routes: Routes,
+        *,
+        residual: F32 | None = None,
+        scale: float = 1.0,
+    ) -> F32:
+        return mixtures.run(x, mlp, routes, residual, scale)
+
+    def rope(
+        self,
+        qkv: F32,
+        shape: AttentionShape,
+        table: RopeTable,
+        positions: Ids,
+        *,
+        q_norm: Norm | None = None,
+        k_norm: Norm | None = None,
+    ) -> None:
+        check_head_norm("q_norm", q_norm)
+        check_head_norm("k_norm", k_norm)
+        check_shape(qkv, shape)
+        check_ids("position", positions, len(table.cos))
+        if len(positions) != len(qkv):
+            raise ValueError(f"{len(positions)} positions for {len(qkv)} rows")
+        if table.rotary_dim > shape.head_dim:
+            raise ValueError(f"rotary_dim {table.rotary_dim} exceeds head_dim {shape.head_dim}")
+        heads = qkv[:, : (shape.num_heads + shape.num_kv_heads) * shape.head_dim]
+        heads = heads.unflatten(1, (-1, shape.head_dim))
+        for norm, part in (
+            (q_norm, slice(shape.num_heads)),
+            (k_norm, slice(shape.num_heads, None)),
+        ):
+            if norm is not None:
+                heads[:, part] = rows.normed(heads[:, part], norm)
+        at = self._ids(positions)
+        rows.rotate(heads, table.cos[at], table.sin[at])
+
+    def kv_write(
+        self, qkv: F32, shape: AttentionShape, kv: KVCacheArrays, layer: int, batch: RaggedBatch
+    ) -> None:
+        place = check_layer(qkv, shape, kv.spec, layer, batch)
+        attention.write(qkv, shape, kv.arrays, place, self._device_batch(batch, kv))
+
+    def kv_copy(self, kv: KVCacheArrays, pairs: npt.NDArray[np.int32]) -> None:
+        check_ids("block", pairs, kv.spec.num_blocks)
+        pool: KVPool = kv.arrays
+        sources, targets = self._ids(pairs).unbind(dim=1)
+        pool.pages[targets] = pool.pages[sources]
+
+    def kv_populate(self, kv: KVCacheArrays, num_blocks: int, *, wait: bool = False) -> None:
+        pass
+
+    def paged_attention(
+        self,
+        qkv: F32,
+        shape: AttentionShape,
+        kv: KVCacheArrays,
+        layer: int,
+        batch: RaggedBatch,
+        *,
+        sinks: F32 | None = None,
+        slopes: F32 | None = None,
+        masks: npt.NDArray[np.uint64] | None = None,
+    ) -> F32:
+        place = check_layer(qkv, shape, kv.spec, layer, batch)
+        check_vector("sinks", sinks, shape.num_heads)
+        check_vector("slopes", slopes, shape.num_heads)
+        check_masks(masks, shape, batch)
+        terms = Terms(sinks, slopes, masks)
+        return attention.attend(qkv, shape, kv.arrays, place, self._device_batch(batch, kv), terms)
+
+    def gated_activation(self, gate_up: F32, kind: Activation, *, limit: float = 0.0) -> F32:
+        if gate_up.shape[1] % 2:
+            raise ValueError(f"gate_up has an odd width {gate_up.shape[1]}")
+        gate, up = gate_up.chunk(2, dim=1)
+        return rows.gated(gate, up, kind, limit)
+
+    def activation(self, x: F32, kind: Activation) -> F32:
+        return rows.activated(x, kind)
+
+    def softcap(self, x: F32, cap: float) -> F32:
+        if not 0 < cap < np.inf:
+            raise ValueError(f"cap {cap} is not in (0, inf)")
+        return cap * torch.tanh(x / cap)
+
+    def take_rows(self, x: F32, rows: Ids) -> F32:
+        check_ids("row", rows, len(x))
+        return x[self._ids(rows)]
+
+    def scale_rows(self, x: F32, factors: npt.NDArray[np.float32], *, columns: int) -> None:
+        if not 0 <= columns <= x.shape[1] or factors.shape != (len(x),):
+            raise ValueError(
+                f"{columns} columns and factors of shape {factors.shape} are not those of "
+                f"{len(x)} rows of {x.shape[1]}"
+            )
+        x[:, :columns] *= on_device(factors, self.device)[:, None]
+
+    def gate_heads(self, x: F32, gates: F32) -> None:
+        count, heads = gates.shape
+        if len(x) != count or not heads or x.shape[1] % heads:
+            raise ValueError(f"gates of {heads} heads do not fit rows of {x.shape[1]}")
+        x.unflatten(1, (heads, -1)).mul_((1 / (1 + torch.exp(-gates)))[..., None])
+
+    def concat(self, parts: Sequence[F32]) -> F32:
+        return torch.cat(list(parts), dim=1)
+
+    def stacked(self, parts: Sequence[F32]) -> F32:
+        return torch.cat(list(parts), dim=0)
+
+    def spread(self, x: F32, columns: npt.NDArray[np.int64], width: int) -> F32:
+        wide = x.new_full((len(x), width), -torch.inf)
+        wide[:, self._ids(columns)] = x
+        return wide
+
+    def columns(self, x: F32, start: int, stop: int) -> F32:
+        return x[:, start:stop].contiguous()
+
+    def added(self, x: F32, y: F32) -> F32:
+        return x + y
+
+    def widened(self, x: F32, width: int) -> F32:
+        return torch.nn.functional.pad(x, (0, width - x.shape[1]))
+
+    def adjust(self, logits: F32, adjustments: Sequence[LogitsEdit]) -> None:
+        sampling.adjust(logits, adjustments)
+
+    def sample(self, logits: F32, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.int32]:
+        return sampling.sample(logits, rows, num_tokens)
+
+    def top_logprobs(self, logits: F32, chosen: Ids, k: int, num_tokens: int) -> TopLogprobs:
+        return sampling.top_logprobs(logits, chosen, k, num_tokens)

@@ -1,0 +1,53 @@
+"""Devices: from what a setting says to the one that computes, and the memory it has."""
+
+from __future__ import annotations
+
+import torch
+
+from headrace.errors import ConfigError
+from headrace.ops.interface import DeviceMemory
+
+
+def find_device(name: str) -> torch.device:
+    """The device a setting names: "cpu", "cuda", "cuda:1", or "auto" for the first CUDA device
+    where there is one, otherwise the CPU.
+
+    Raises ConfigError for a name that is unknown, and for a device that is not there.
+    """
+    if name == "auto":
+        return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+    kind, _, number = name.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not (kind == "cuda" and number.isdecimal())):
+        raise ConfigError(f"--device is {name!r}; choose auto, cpu, cuda or cuda:N")
+    if kind == "cpu":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise ConfigError(f"--device is {name}, and {_missing()}. Use --device cpu")
+    index, count = int(number or 0), torch.cuda.device_count()
+    if index >= count:
+        found = "cuda:0" if count == 1 else f"cuda:0 to cuda:{count - 1}"
+        raise ConfigError(f"--device is {name}; this machine has {found}")
+    return torch.device("cuda", index)
+
+
+def _missing() -> str:
+    if torch.version.cuda is None and torch.version.hip is None:
+        return (
+            f"the installed torch ({torch.__version__}) is built for processors alone: install one "
+            "for CUDA (pytorch.org/get-started)"
+        )
+    return "torch finds no CUDA device: see that nvidia-smi lists one in this environment"
+
+
+def memory_of(device: torch.device) -> DeviceMemory | None:
+    """Memory of a device of its own; None where it computes in this machine's."""
+    if device.type == "cpu":
+        return None
+    return DeviceMemory(*torch.cuda.mem_get_info(device))
+
+
+def name_of(device: torch.device) -> str:
+    """A name of a device for people: what it says of itself."""
+    if device.type == "cpu":
+        return "cpu"
+    return str(torch.cuda.get_device_name(device))

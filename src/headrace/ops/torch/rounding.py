@@ -1,0 +1,44 @@
+"""Rounding of what meets weights, as the kind of these demands; docs/kernels.md says which."""
+
+from __future__ import annotations
+
+import torch
+
+from headrace.weights.codecs import ROW_ROUNDED
+
+BLOCK = 32
+"""Values of a row that share a scale where they meet quantised weights."""
+
+FLOATS = frozenset({"F32", "F16", "BF16", "F8_E4M3", "NF4"})
+"""Kinds of floats; what meets any other is quantised."""
+BF16_ROUNDED = frozenset({"BF16", "F8_E4M3"})
+"""Those whose operands are rounded to bfloat16."""
+
+
+def round_bf16(x: torch.Tensor) -> torch.Tensor:
+    """The nearest bfloat16 of each value, ties to even, as float32."""
+    return x.bfloat16().float()
+
+
+def round_quantised(x: torch.Tensor, size: int) -> torch.Tensor:
+    """d * q of every `size` values of f32[n, k]: d = amax / 127, q = nearest(x * (127 / amax)).
+
+    Both are 0 where amax is, or so small that 127 / amax overflows. What is not finite makes its
+    block, and so the result, not finite.
+    """
+    blocks = x.unflatten(1, (x.shape[1] // size, size))
+    most = blocks.abs().amax(dim=2, keepdim=True)
+    inverse = 127 / most
+    usable = inverse.isfinite() | most.isnan()
+    scales = torch.where(usable, most / 127, 0.0)
+    quants = (blocks * torch.where(usable, inverse, 0.0)).round()
+    return (scales * quants).reshape(x.shape)
+
+
+def operand(x: torch.Tensor, codec: str) -> torch.Tensor:
+    """f32[n, k] as weights of this kind see it."""
+    if codec in BF16_ROUNDED:
+        return round_bf16(x)
+    if codec in FLOATS:
+        return x
+    return round_quantised(x, x.shape[1] if codec in ROW_ROUNDED else BLOCK)

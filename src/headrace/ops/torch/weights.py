@@ -1,0 +1,149 @@
+"""Weights of a `TorchOps`: copied from mapped files to its device, tensor by tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from headrace.ops.experts import ExpertWeight
+from headrace.ops.interface import (
+    DeviceMemory,
+    EmbeddingWeight,
+    HeadWeight,
+    LinearWeight,
+    Ops,
+    RopeTable,
+)
+from headrace.ops.shared import (
+    check_in_order,
+    expert_shape,
+    f32_rope_table,
+    f32_vector,
+    fused_codec,
+    fused_order,
+    head_shape,
+    stacked_bias,
+)
+from headrace.ops.torch.device import find_device, memory_of
+from headrace.ops.torch.matrices import Matrix, matrix_of, on_device
+from headrace.ops.torch.rounding import BLOCK, FLOATS
+from headrace.weights.tensors.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Rows of a projection, and the bias that is added to their products."""
+
+    matrix: Matrix
+    bias: torch.Tensor | None = None
+    order: torch.Tensor | None = None
+    """int64[in]: column i of the matrix is multiplied by column order[i] of x."""
+
+
+class TorchWeights(Ops):
+    """A device, and weights on it."""
+
+    name = "torch"
+
+    def __init__(self, device: str = "auto", threads: int | None = None) -> None:
+        """device: "auto", "cpu", "cuda" or "cuda:N". threads: of torch in this process, on a
+        processor; None leaves them as they are. Raises ConfigError for a device that is not there.
+        """
+        self.device = find_device(device)
+        self.level = str(self.device)
+        if threads is not None and self.device.type == "cpu":
+            torch.set_num_threads(threads)
+        self.num_threads = torch.get_num_threads() if self.device.type == "cpu" else 1
+
+    def memory(self) -> DeviceMemory | None:
+        return memory_of(self.device)
+
+    def vector(self, tensor: Tensor, *, offset: float = 0.0) -> torch.Tensor:
+        return on_device(f32_vector(tensor, offset), self.device)
+
+    def linear_weight(
+        self, parts: Sequence[Tensor], *, bias: Sequence[Tensor | None] | None = None
+    ) -> LinearWeight:
+        codec, width = fused_codec(parts)
+        order = fused_order(parts)
+        linear = self._linear(parts, stacked_bias(parts, bias), order)
+        return LinearWeight(
+            out_features=len(linear.matrix.data),
+            in_features=width,
+            codec=codec,
+            nbytes=linear.matrix.nbytes,
+            packed=linear,
+            column_order=order,
+        )
+
+    def _linear(
+        self,
+        parts: Sequence[Tensor],
+        bias: npt.NDArray[np.float32] | None = None,
+        order: npt.NDArray[np.int32] | None = None,
+    ) -> Linear:
+        codec, width = parts[0].codec, parts[0].shape[1]
+        if codec.name not in FLOATS and width % BLOCK:
+            raise ValueError(f"{parts[0].name}: width {width} is not a multiple of {BLOCK}")
+        return Linear(
+            matrix_of(parts, self.device),
+            None if bias is None else on_device(bias, self.device),
+            None if order is None else on_device(order, self.device).long(),
+        )
+
+    def expert_weight(
+        self,
+        experts: Sequence[Sequence[Tensor]],
+        *,
+        bias: Sequence[Sequence[Tensor | None]] | None = None,
+    ) -> ExpertWeight:
+        codec, out, width = expert_shape(experts, bias)
+        biases = [None] * len(experts) if bias is None else bias
+        weights = tuple(
+            self._linear(parts, stacked_bias(parts, vectors))
+            for parts, vectors in zip(experts, biases, strict=True)
+        )
+        return ExpertWeight(
+            num_experts=len(weights),
+            out_features=out,
+            in_features=width,
+            codec=codec,
+            nbytes=sum(weight.matrix.nbytes for weight in weights),
+            packed=weights,
+        )
+
+    def head_weight(self, heads: Sequence[Tensor]) -> HeadWeight:
+        codec, out, width = head_shape(heads)
+        for head in heads:
+            check_in_order(head)
+        weights = tuple(self._linear([head]) for head in heads)
+        return HeadWeight(
+            num_heads=len(weights),
+            out_features=out,
+            in_features=width,
+            codec=codec,
+            nbytes=sum(weight.matrix.nbytes for weight in weights),
+            packed=weights,
+        )
+
+    def embedding_weight(self, tensor: Tensor) -> EmbeddingWeight:
+        if len(tensor.shape) != 2:
+            raise ValueError(f"{tensor.name}: shape {tensor.shape} is not that of a table")
+        check_in_order(tensor)
+        table = matrix_of([tensor], self.device)
+        return EmbeddingWeight(tensor.shape[0], tensor.shape[1], tensor.codec.name, table)
+
+    def rope_table(
+        self,
+        inv_freq: npt.NDArray[np.float64],
+        positions: int,
+        *,
+        attention_factor: float = 1.0,
+    ) -> RopeTable:
+        table = f32_rope_table(inv_freq, positions, attention_factor)
+        cos, sin = on_device(table.cos, self.device), on_device(table.sin, self.device)
+        return RopeTable(cos, sin, table.rotary_dim)
