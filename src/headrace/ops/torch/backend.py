@@ -8,7 +8,7 @@ copied there. What is computed is what docs/kernels.md defines, with rounding of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +47,7 @@ from headrace.ops.torch.kv_pool import KVPool, new_pool
 from headrace.ops.torch.matrices import Matrix, on_device
 from headrace.ops.torch.weights import Linear, TorchWeights
 
-F32 = torch.Tensor
+F32: TypeAlias = torch.Tensor
 Ids = npt.NDArray[np.int32]
 
 

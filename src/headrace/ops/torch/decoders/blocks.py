@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
-Bytes = torch.Tensor
+Bytes: TypeAlias = torch.Tensor
 """uint8[...]"""
-Floats = torch.Tensor
+Floats: TypeAlias = torch.Tensor
 """float32[...]"""
 
 
