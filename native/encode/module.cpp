@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "encode/fitted.h"
 #include "encode/kinds.h"
 #include "view.h"
 
@@ -132,6 +133,42 @@ void search_points(const std::string& name, nanobind::object values, nanobind::o
   search_points_portable(task);
 }
 
+void nvfp4(nanobind::object values, nanobind::object weights, nanobind::object units,
+           nanobind::object scales, nanobind::object codes) {
+  const View<float> x(values, "values", 2), u(units, "units", 1);
+  const OptionalView<float> w(weights, "weights", 2);
+  const View<uint8_t> s(scales, "scales", 1, true), c(codes, "codes", 2, true);
+  const int64_t runs = x.size(0);
+  x.require(1, kNvRun);
+  if (w) {
+    w.view().require(0, runs);
+    w.view().require(1, kNvRun);
+  }
+  u.require(0, 127);
+  s.require(0, runs);
+  c.require(0, runs);
+  c.require(1, kNvRun);
+  const NvTask task{runs, x.data(), w.data(), u.data(), s.data(), c.data()};
+  const nanobind::gil_scoped_release release;
+  find_nvfp4(task);
+}
+
+void q2_0(nanobind::object values, nanobind::object weights, nanobind::object scales) {
+  const View<float> x(values, "values", 2);
+  const OptionalView<float> w(weights, "weights", 2);
+  const View<float> d(scales, "scales", 1, true);
+  const int64_t blocks = x.size(0);
+  x.require(1, kTernaryRun);
+  if (w) {
+    w.view().require(0, blocks);
+    w.view().require(1, kTernaryRun);
+  }
+  d.require(0, blocks);
+  const TernaryTask task{blocks, x.data(), w.data(), d.data()};
+  const nanobind::gil_scoped_release release;
+  find_q2_0(task);
+}
+
 }  // namespace
 }  // namespace headrace
 
@@ -145,4 +182,8 @@ NB_MODULE(_search, m) {
         nanobind::arg("weights").none(), nanobind::arg("book"), nanobind::arg("points"),
         nanobind::arg("signs"), nanobind::arg("scales"), nanobind::arg("d"),
         nanobind::arg("level") = "auto");
+  m.def("nvfp4", &headrace::nvfp4, nanobind::arg("values"), nanobind::arg("weights").none(),
+        nanobind::arg("units"), nanobind::arg("scales"), nanobind::arg("codes"));
+  m.def("q2_0", &headrace::q2_0, nanobind::arg("values"), nanobind::arg("weights").none(),
+        nanobind::arg("scales"));
 }

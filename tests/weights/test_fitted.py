@@ -8,8 +8,9 @@ import numpy.typing as npt
 import pytest
 
 from headrace.errors import CheckpointError
-from headrace.weights.codecs import get_codec
-from headrace.weights.codecs.tables import E2M1_DOUBLED, E4M3_HALVED
+from headrace.weights.codecs import _search, get_codec
+from headrace.weights.codecs.few_bits import find_q2_0
+from headrace.weights.codecs.tables import E2M1_DOUBLED, E4M3_HALVED, find_nvfp4
 from tests.weights.test_search import importance_of, values_of
 
 KINDS = ("Q1_0", "Q2_0", "NVFP4")
@@ -96,6 +97,49 @@ def test_no_scale_of_e4m3_does_better(scale: float) -> None:
     off = np.abs(units * E2M1_DOUBLED - runs[:, :, None].astype(np.float64)).min(axis=3)
     least = (np.tile(weights.reshape(4, 16), (8, 1)) * off**2).sum(axis=2).min(axis=0)
     np.testing.assert_allclose(found, least.reshape(8, 4).sum(axis=1), rtol=1e-6)
+
+
+def weights_like(values: Floats) -> list[Floats | None]:
+    """None, some importance, and that with blocks of which nothing counts."""
+    weights = np.broadcast_to(importance_of(values.shape[1]), values.shape).copy()
+    sparse = weights.copy()
+    sparse[::2] = 0
+    sparse[1:, ::3] = 0
+    return [None, weights, sparse]
+
+
+@pytest.mark.proves("made", "its definition in NumPy, every bit", kinds=("NVFP4",))
+@pytest.mark.parametrize("shape", SHAPES)
+def test_native_nvfp4_gives_the_bits_of_its_definition(shape: str) -> None:
+    for scale in (1e-4, 0.02, 300.0):
+        values = np.clip(values_of(shape, 65, 16, scale), -2600, 2600)
+        for weights in weights_like(values):
+            scales, codes = np.empty(65, np.uint8), np.empty((65, 16), np.uint8)
+            _search.nvfp4(values, weights, E4M3_HALVED[:127], scales, codes)
+            for got, want in zip((scales, codes), find_nvfp4(values, weights), strict=True):
+                assert np.array_equal(got, want)
+
+
+@pytest.mark.proves("made", "its definition in NumPy, every bit", kinds=("Q2_0",))
+@pytest.mark.parametrize("shape", SHAPES)
+def test_native_q2_0_gives_the_bits_of_its_definition(shape: str) -> None:
+    for scale in (1e-4, 0.02, 300.0):
+        values = values_of(shape, 33, 64, scale)
+        for weights in weights_like(values):
+            found = np.empty(33, np.float32)
+            _search.q2_0(values, weights, found)
+            assert np.array_equal(found, find_q2_0(values, weights))
+
+
+def test_arrays_of_other_shapes_are_refused() -> None:
+    values, codes = np.zeros((2, 16), np.float32), np.empty((2, 16), np.uint8)
+    units = E4M3_HALVED[:127]
+    with pytest.raises(ValueError, match="units"):
+        _search.nvfp4(values, None, units[:126], np.empty(2, np.uint8), codes)
+    with pytest.raises(ValueError, match="scales"):
+        _search.nvfp4(values, None, units, np.empty(3, np.uint8), codes)
+    with pytest.raises(ValueError, match="values"):
+        _search.q2_0(values, None, np.empty(2, np.float32))
 
 
 @pytest.mark.proves("elsewhere", "gguf-py", of="kind")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     "layout",
     metavar="LAYOUT",
     help="In place of a type: write a Hugging Face folder in this layout of compressed-tensors, by "
-    "llm-compressor (pip install 'headrace[compress]'): fp8, fp8-static, fp8-block, int8, "
+    "llm-compressor (see --compressor): fp8, fp8-static, fp8-block, int8, "
     "int8-smoothquant, w8a16, w4a16, w4a16-asym, w4a16-gptq, w4a16-awq, w4a8, w4afp8, nvfp4, "
     "nvfp4a16, mxfp4 or mxfp4a16.",
 )

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
+from headrace.cli.written_model import write_model
 from headrace.config import EngineConfig
 from headrace.embedded import embedded_model
 from headrace.eval.divergence import Divergence, divergence
@@ -24,7 +25,6 @@ from headrace.models import Model, load_model
 from headrace.ops import make_ops
 from headrace.ops.interface import Ops
 from headrace.weights.compress.formats import FORMATS
-from headrace.weights.conversion.convert import write_hf_folder
 from headrace.weights.open import open_checkpoint
 
 pytestmark = pytest.mark.torch
@@ -59,7 +59,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
         pytest.skip(f"{COMPRESS.parent.parent} is not there; make it with `make compress`")
     folder = tmp_path_factory.mktemp("source") / "base"
     checkpoint = open_checkpoint(embedded_model())
-    write_hf_folder(checkpoint, folder, "BF16")
+    write_model(checkpoint, folder, codec="BF16")
     ops = make_ops("cpu", threads=2)
     windows = windows_of_file(checkpoint, JUDGED, 256, limit=3)
     return Source(folder, load_model(open_checkpoint(folder), ops), ops, windows)

@@ -131,7 +131,7 @@ def test_names_in_any_case_and_no_others() -> None:
 
 
 def test_a_python_without_the_library_is_named_with_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="No such file or directory; pip install 'headrace"):
+    with pytest.raises(ConfigError, match="No such file or directory; make an environment for it"):
         check_installed(tmp_path / "python")
     python = tmp_path / "bare"
     # Isolated, without the site's packages.

@@ -27,6 +27,12 @@ def search(
 ) -> None:
     """Codes of `values` into the five arrays after `weights`; see `search.BlockCodes`."""
 
+def nvfp4(values: F32, weights: F32 | None, units: F32, scales: U8, codes: U8) -> None:
+    """What `tables.find_nvfp4` gives of runs of 16, into `scales` and `codes`."""
+
+def q2_0(values: F32, weights: F32 | None, scales: F32) -> None:
+    """What `few_bits.find_q2_0` gives of blocks of 64, into `scales`."""
+
 def search_points(
     kind: str,
     values: F32,

@@ -20,6 +20,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from headrace.weights.codecs import _search
 from headrace.weights.codecs.codec import Blocks, Bytes, Codec, Floats, f32_column
 from headrace.weights.codecs.linear import inverse, round_half_away, store_half
 from headrace.weights.codecs.search import refuse
@@ -92,11 +93,15 @@ def _encode_tq1_0(values: Floats, blocks: Blocks) -> None:
     blocks["qh"] = _packed_digits(codes[:, 240:], 4)
 
 
-def _weighed(values: Floats, weights: Floats | None, kind: str) -> tuple[Doubles, Doubles]:
-    """Values and the weights of their squared errors; equal ones where all of a block are 0."""
+def _check(values: Floats, kind: str) -> None:
+    """Raise CheckpointError where `kind` cannot hold one of them."""
     peak = np.abs(values).max(axis=1)
     if not (peak <= _LARGEST).all():
         refuse(kind, peak[~(peak <= _LARGEST)][0])
+
+
+def _weighed(values: Floats, weights: Floats | None) -> tuple[Doubles, Doubles]:
+    """Values and the weights of their squared errors; equal ones where all of a block are 0."""
     if weights is None:
         return values.astype(np.float64), np.ones(values.shape)
     some = (weights > 0).any(axis=1, keepdims=True)
@@ -110,7 +115,8 @@ def _summed(values: Doubles) -> Doubles:
 
 
 def _encode_q1_0(values: Floats, blocks: Blocks, weights: Floats | None) -> None:
-    x, w = _weighed(values, weights, "Q1_0")
+    _check(values, "Q1_0")
+    x, w = _weighed(values, weights)
     store_half(
         (_summed(w * np.abs(x)) / _summed(w)).astype(np.float32), blocks, "d", "Q1_0", values
     )
@@ -143,12 +149,23 @@ def _best_q2_0(x: Doubles, w: Doubles) -> tuple[Doubles, Doubles]:
     return scale, np.take_along_axis(explained, best, axis=1)
 
 
-def _encode_q2_0(values: Floats, blocks: Blocks, weights: Floats | None) -> None:
-    x, w = _weighed(values, weights, "Q2_0")
+def find_q2_0(values: Floats, weights: Floats | None) -> Floats:
+    """float32[n]: the best d of blocks float32[n, 64], weighed by the same shape or equally. It
+    defines what the native one finds.
+    """
+    x, w = _weighed(values, weights)
     (up, of_up), (down, of_down) = _best_q2_0(x, w), _best_q2_0(-x, w)
     # A negative d turns the level without a partner to the other side.
-    scale = np.where(of_up >= of_down, up, -down).astype(np.float32)
-    store_half(scale, blocks, "d", "Q2_0", values)
+    scale: Floats = np.where(of_up >= of_down, up, -down).astype(np.float32)[:, 0]
+    return scale
+
+
+def _encode_q2_0(values: Floats, blocks: Blocks, weights: Floats | None) -> None:
+    _check(values, "Q2_0")
+    scale = np.empty(len(values), np.float32)
+    w = None if weights is None else np.ascontiguousarray(weights, np.float32)
+    _search.q2_0(np.ascontiguousarray(values), w, scale)
+    store_half(scale[:, None], blocks, "d", "Q2_0", values)
     levels = np.clip(np.rint(values * inverse(f32_column(blocks, "d"))), -1, 2)
     codes = (levels.astype(np.int8) + np.int8(1)).view(np.uint8).reshape(len(values), 16, 4)
     blocks["qs"] = np.bitwise_or.reduce(codes << _PAIRS, axis=2)

@@ -16,7 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from headrace.errors import CheckpointError
-from headrace.weights.codecs.codec import Blocks, Codec, Floats, f32_column, nibbles
+from headrace.weights.codecs import _search
+from headrace.weights.codecs.codec import Blocks, Bytes, Codec, Floats, f32_column, nibbles
 from headrace.weights.codecs.search import NON_LINEAR, encoded
 
 # E2M1, doubled; code 8 is minus zero there, and plain zero here and in ggml.
@@ -105,8 +106,20 @@ def _encode_nvfp4(values: Floats, blocks: Blocks, weights: Floats | None) -> Non
             f"a block whose largest magnitude is {worst:g} cannot be NVFP4: values must be finite "
             f"and at most {_LARGEST_NVFP4:g}; use BF16 or F32"
         )
-    x = values.reshape(-1, 16)
-    w = np.ones_like(x) if weights is None else weights.reshape(-1, 16)
+    x = np.ascontiguousarray(values.reshape(-1, 16))
+    w = None if weights is None else np.ascontiguousarray(weights.reshape(-1, 16), np.float32)
+    scales, codes = np.empty(len(x), np.uint8), np.empty(x.shape, np.uint8)
+    _search.nvfp4(x, w, E4M3_HALVED[: _LAST_E4M3 + 1], scales, codes)
+    blocks["d"] = scales.reshape(-1, 4)
+    runs = codes.reshape(-1, 4, 16)
+    blocks["qs"] = (runs[..., :8] | (runs[..., 8:] << np.uint8(4))).reshape(-1, 32)
+
+
+def find_nvfp4(x: Floats, weights: Floats | None) -> tuple[Bytes, Bytes]:
+    """uint8[n] and [n, 16]: codes of scales and values of runs float32[n, 16], weighed by the same
+    shape or equally. It defines what the native one finds.
+    """
+    w = np.ones_like(x) if weights is None else weights
     w = np.where((w > 0).any(axis=1, keepdims=True), w, np.float32(1))
     wanted = np.abs(x).max(axis=1) / E2M1_DOUBLED[7]
     middles = (E4M3_HALVED[:_LAST_E4M3] + E4M3_HALVED[1 : _LAST_E4M3 + 1]) * np.float32(0.5)
@@ -127,9 +140,7 @@ def _encode_nvfp4(values: Floats, blocks: Blocks, weights: Floats | None) -> Non
         least = np.where(better, error, least)
         scales = np.where(better, scale, scales)
         codes = np.where(better[:, None], code, codes)
-    blocks["d"] = scales.reshape(-1, 4)
-    runs = codes.reshape(-1, 4, 16)
-    blocks["qs"] = (runs[..., :8] | (runs[..., 8:] << np.uint8(4))).reshape(-1, 32)
+    return scales, codes
 
 
 def _encode_iq4_nl(values: Floats, blocks: Blocks, weights: Floats | None) -> None:

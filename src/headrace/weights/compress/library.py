@@ -17,8 +17,8 @@ import msgspec
 from headrace.errors import CheckpointError, ConfigError, HeadraceError, UnsupportedModelError
 
 REMEDY = (
-    "pip install 'headrace[compress]', or name the Python of an environment that has it with "
-    "--compressor"
+    "make an environment for it (python3 -m venv compress; compress/bin/pip install torch "
+    "llmcompressor) and give --compressor compress/bin/python"
 )
 WORKER = Path(__file__).with_name("worker.py")
 _SHOWN_CHARACTERS = 600
