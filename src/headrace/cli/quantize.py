@@ -52,9 +52,10 @@ if TYPE_CHECKING:
 @click.option(
     "--windows",
     type=click.IntRange(min=2),
-    default=16,
+    default=32,
     show_default=True,
-    help="Windows: every other one is chosen by, the rest measure the mixes found.",
+    help="Windows, at equal distances in the text: every other one is chosen by, the rest judge "
+    "the mixes found.",
 )
 @click.option(
     "--curve-points",
@@ -127,8 +128,8 @@ def quantize(
     Weights pass through a few MiB of memory for each thread. A run that was interrupted goes on
     where it stopped when the same command is given again; until a file is whole it is .DST.part.
 
-    With a target in place of a type the model reads --text, each time with one matrix in another
-    kind, and the kinds that cost least are taken. The model, in F16, has to fit in memory.
+    With a target in place of a type the model reads --text again and again in other mixes of kinds,
+    and from what they cost the best mix is found. The model, in F16, has to fit in memory.
 
     \b
     headrace quantize ./Qwen3-0.6B qwen3-0.6b-Q4_K_M.gguf --type Q4_K_M
