@@ -35,15 +35,8 @@ import numpy.typing as npt
 from headrace.weights.codecs import _search
 from headrace.weights.codecs.code_books import code_book
 from headrace.weights.codecs.codec import Bytes, Floats
-from headrace.weights.codecs.search import (
-    BLOCK,
-    Steps,
-    block_sums,
-    inverse,
-    refuse,
-    rounded_to_half,
-    weights_of,
-)
+from headrace.weights.codecs.search import BLOCK, Steps, refuse, weights_of
+from headrace.weights.codecs.search_definition import block_sums, inverse, rounded_to_half
 
 Words = npt.NDArray[np.uint16]
 _NOTHING = np.float32(1e-15)
