@@ -7,7 +7,8 @@ Sources are headrace-base and headrace-moe (Q8_0, as shipped), so both programs 
 is quantised: the base of every divergence is the source itself. The text is held out of their
 training: four modules of the standard library, in windows of 512 tokens. Importance is measured
 once, as `headrace imatrix` does over other modules, kept beside --out, and read by both programs.
-All files are judged by this project's engine, so that only the bytes differ. Rows are added to
+All files are judged by this project's engine, so that only the bytes differ. Types that both refuse
+without importance are made with it alone. Errors of tensors are weighed by it. Rows are added to
 --out one by one; those that it holds already are not measured again.
 """
 
@@ -19,6 +20,7 @@ import sysconfig
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -28,15 +30,22 @@ from headrace.embedded import embedded_model
 from headrace.eval.divergence import Divergence, divergence
 from headrace.eval.importance import measured_importance
 from headrace.eval.load import load_models
+from headrace.eval.tensor_errors import tensor_errors
 from headrace.eval.text import windows_of_file
 from headrace.ops import make_ops
 from headrace.weights.open import open_checkpoint
-from headrace.weights.quantize.importance import write_importance
+from headrace.weights.quantize.importance import (
+    ImportanceFile,
+    read_importance,
+    write_importance,
+)
 from headrace.weights.quantize.make import QuantizeOptions, make
+from headrace.weights.quantize.mixes import UNSAFE_WITHOUT_IMPORTANCE
 from headrace.weights.quantize.plan import mix_of
 
 TYPES = (
     "Q2_K", "Q3_K_S", "Q3_K_M", "Q4_0", "Q4_K_S", "Q4_K_M", "IQ4_XS", "IQ4_NL", "Q5_K_M", "Q6_K",
+    "IQ3_M", "IQ3_S", "IQ3_XXS", "IQ2_M", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ1_M", "IQ1_S",
 )  # fmt: skip
 HELD_OUT = (
     "email/message.py", "email/headerregistry.py", "wsgiref/handlers.py", "xmlrpc/client.py",
@@ -57,6 +66,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     importance: bool
     nbytes: int
     divergence: Divergence
+    errors: dict[str, tuple[str, float]] = {}
+    """The kind and the relative RMSE of each tensor that is not as it was."""
 
 
 def joined(names: Sequence[str], folder: Path, to: str) -> Path:
@@ -83,12 +94,24 @@ def judged(source: Path, path: Path, text: Path, limit: int | None, threads: int
     return divergence(*loaded.models, loaded.ops, windows)
 
 
+def errors_of(source: Path, path: Path, importance: ImportanceFile) -> dict[str, tuple[str, float]]:
+    """The kind and the relative RMSE of each tensor of the file that is not as in its source."""
+    found = tensor_errors(path, source, importance).tensors
+    return {each.name: (each.kind, each.relative_rmse) for each in found if each.largest}
+
+
+def is_made(mix: str, has_importance: bool) -> bool:
+    """Whether a file of this type is made: some are refused without importance."""
+    return has_importance or mix_of(mix).kind not in UNSAFE_WITHOUT_IMPORTANCE
+
+
 def rows_of(arguments: argparse.Namespace, known: set[tuple[Any, ...]]) -> Iterator[Row]:
     """A row for every model, type, program, with and without importance, that is not known."""
     sources = {
         "headrace-base": Path(embedded_model()),
         "headrace-moe": MODELS / "headrace-moe/headrace-moe-q8_0.gguf",
     }
+    sources = {name: sources[name] for name in arguments.models.split(",")}
     threads = arguments.threads
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -102,7 +125,7 @@ def rows_of(arguments: argparse.Namespace, known: set[tuple[Any, ...]]) -> Itera
                 for program in ("headrace", "llama-quantize"):
                     for importance in (None, columns):
                         key = model, mix, program, importance is not None
-                        if key in known:
+                        if key in known or not is_made(mix, importance is not None):
                             continue
                         path = folder / "made.gguf"
                         path.unlink(missing_ok=True)
@@ -126,6 +149,7 @@ def rows_of(arguments: argparse.Namespace, known: set[tuple[Any, ...]]) -> Itera
                             importance=importance is not None,
                             nbytes=path.stat().st_size,
                             divergence=judged(source, path, held_out, arguments.windows, threads),
+                            errors=errors_of(source, path, read_importance(columns)),
                         )
 
 
@@ -152,7 +176,31 @@ def table(rows: Sequence[Row]) -> str:
                 + " |"
             )
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_ratios(rows)])
+
+
+def _ratios(rows: Sequence[Row]) -> list[str]:
+    """Lines of a table: ratios of the errors of tensors, ours over llama-quantize's, by kind."""
+    by_key = {(row.model, row.type, row.importance, row.program): row for row in rows}
+    ratios: dict[tuple[str, bool], list[float]] = {}
+    for (*file, program), row in by_key.items():
+        other = by_key.get((*file, "llama-quantize"))
+        if program != "headrace" or other is None:
+            continue
+        for name, (kind, error) in row.errors.items():
+            other_kind, other_error = other.errors.get(name, ("", 0.0))
+            if kind == other_kind and other_error:
+                ratios.setdefault((kind, row.importance), []).append(error / other_error)
+    lines = [
+        "| kind | importance | tensors | least | median | largest |",
+        "|---|---|---|---|---|---|",
+    ]
+    for (kind, importance), found in sorted(ratios.items()):
+        lines.append(
+            f"| {kind} | {'with' if importance else 'without'} | {len(found)} | {min(found):.3f} | "
+            f"{median(found):.3f} | {max(found):.3f} |"
+        )
+    return lines
 
 
 def _cell(of: Divergence) -> str:
@@ -171,6 +219,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="file that gets a JSON line for each row")
     parser.add_argument("--table", type=Path, help="print the table of such a file")
     parser.add_argument("--types", default=",".join(TYPES))
+    parser.add_argument("--models", default="headrace-base,headrace-moe")
     parser.add_argument("--windows", type=int, help="default: the whole text")
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()

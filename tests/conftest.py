@@ -21,8 +21,10 @@ from tests.tiers import MARKERS, SMOKE, Tiers
 # spread over, and its threads spin while they wait: three quarters of the time of its tests.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# What an example takes says nothing on a machine that is busy with others.
-hypothesis.settings.register_profile("headrace", deadline=None)
+# What an example takes, and drawing it, says nothing on a machine that is busy with others.
+hypothesis.settings.register_profile(
+    "headrace", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("headrace")
 
 # The files that take longest; each runs in one process, which the others should not wait for.

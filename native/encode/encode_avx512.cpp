@@ -1,5 +1,6 @@
 #define HEADRACE_LANES 16
 #include "encode/points.h"
+#include "encode/search.h"
 
 namespace headrace {
 void search_avx512(const Task& task) { search(task); }

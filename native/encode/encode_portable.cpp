@@ -2,6 +2,7 @@
 // compiles them.
 #define HEADRACE_LANES 4
 #include "encode/points.h"
+#include "encode/search.h"
 
 namespace headrace {
 void search_portable(const Task& task) { search(task); }

@@ -7,7 +7,7 @@
 
 #pragma once
 
-#include "encode/search.h"
+#include "encode/block_scales.h"
 
 namespace {
 
@@ -276,7 +276,9 @@ struct Points {
              blocks * kPer);
       Nearest<N, Length> at;
       const V scale = fit_scale(g, at);
-      float scales[kLanes], d[kAtOnce];
+      BlockScales<kPer, 1> s;
+      float(&d)[kAtOnce] = s.d[0];
+      float scales[kLanes];
       unpack(scale, scales);
       for (int b = 0; b < kAtOnce; ++b) {
         float top = 0.0f;
@@ -286,29 +288,16 @@ struct Points {
         d[b] = half(top / ((2.0f * codes_most + 1.0f) * facts.unit));
       }
       const auto unit_of = [&](const float* of) { return spread<kPer>(of) * facts.unit; };
-      V codes = nearest(clip((scale * inverse(unit_of(d)) - 1.0f) * 0.5f, 0.0f, codes_most));
-      V error;
-      const auto error_at = [&](V unit, V code) {
-        const V s = unit * (2.0f * code + 1.0f);
-        return (cost_of<false>(g, inverse(s), nullptr) * s) * s;
+      V& codes = s.codes[0];
+      codes = nearest(clip((scale * inverse(unit_of(d)) - 1.0f) * 0.5f, 0.0f, codes_most));
+      const auto improve = [&] {
+        const V unit = unit_of(d);
+        return improve_codes(codes, 0.0f, codes_most, [&](V code) {
+          const V scaled = unit * (2.0f * code + 1.0f);
+          return (cost_of<false>(g, inverse(scaled), nullptr) * scaled) * scaled;
+        });
       };
-      const auto improve = [&](V unit) {
-        error = error_at(unit, codes);
-        const V start = codes;
-        for (int step = -headrace::kCodeReach; step <= headrace::kCodeReach; ++step) {
-          if (step == 0) continue;
-          const V other = clip(start + static_cast<float>(step), 0.0f, codes_most);
-          const V wrong = error_at(unit, other);
-          const Mask better = wrong < error;
-          error = select(better, wrong, error);
-          codes = select(better, other, codes);
-        }
-      };
-      improve(unit_of(d));
-      double errors[kAtOnce];
-      block_sums<kPer>(error, errors);
-      for (int round = 0; round < headrace::kRounds; ++round) {
-        // The d that fits best while all else stays.
+      fit_in_turns(s, improve, [&](float (&next)[1][kAtOnce]) {
         const V odd = 2.0f * codes + 1.0f;
         cost_of<true>(g, inverse(unit_of(d) * odd), &at);
         V xq = splat(0.0f), qq = splat(0.0f);
@@ -321,27 +310,12 @@ struct Points {
         double tops[kAtOnce], bottoms[kAtOnce];
         block_sums<kPer>(xq, tops);
         block_sums<kPer>(qq, bottoms);
-        float next[kAtOnce];
         for (int b = 0; b < kAtOnce; ++b) {
-          next[b] = tops[b] > 0 ? half(static_cast<float>(
-                                      tops[b] / (bottoms[b] * static_cast<double>(facts.unit))))
-                                : d[b];
+          next[0][b] = tops[b] > 0 ? half(static_cast<float>(
+                                         tops[b] / (bottoms[b] * static_cast<double>(facts.unit))))
+                                   : d[b];
         }
-        const V before = codes;
-        improve(unit_of(next));
-        double wrong[kAtOnce];
-        float kept[kAtOnce] = {};
-        block_sums<kPer>(error, wrong);
-        for (int b = 0; b < kAtOnce; ++b) {
-          if (wrong[b] < errors[b]) {
-            errors[b] = wrong[b];
-            d[b] = next[b];
-          } else {
-            kept[b] = 1.0f;
-          }
-        }
-        codes = select(spread<kPer>(kept) != 0.0f, before, codes);
-      }
+      });
       cost_of<true>(g, inverse(unit_of(d) * (2.0f * codes + 1.0f)), &at);
       store(t, first, blocks, codes, d, at);
     }

@@ -15,6 +15,7 @@ from headrace.weights.codecs.points import (
     POINTED,
     PointCodes,
     Signs,
+    encoded_points,
     find_points,
     search_points,
 )
@@ -81,7 +82,24 @@ def test_a_block_holds_the_codes_that_were_found(kind: str) -> None:
     codec, values = get_codec(kind), values_of("normal", 2, 256)
     decoded = codec.decode(codec.encode(values))
     found = search_points(kind, values, weights_of(values, None))
+    stretched = (found.d * np.float32(POINTED[kind].stretch)).astype(np.float16)
+    found = found._replace(d=stretched.astype(np.float32))
     assert np.array_equal(decoded, values_of_codes(kind, found))
+
+
+@pytest.mark.parametrize("kind", [kind for kind, facts in POINTED.items() if facts.stretch > 1])
+def test_stretched_values_are_less_too_small_and_their_error_little_larger(kind: str) -> None:
+    values = values_of("normal", 4, 1024)
+    blocks = values.reshape(-1, 256)
+    best = values_of_codes(kind, search_points(kind, blocks, weights_of(blocks, None)))
+    codes = encoded_points(kind, blocks, None)
+    shares, errors = [], []
+    for decoded in (best, values_of_codes(kind, codes)):
+        of = decoded.reshape(values.shape)
+        shares.append(float((of * values).sum() / (values**2).sum()))
+        errors.append(float(np.sqrt(((of - values) ** 2).sum())))
+    assert shares[0] < shares[1] < 1
+    assert errors[1] < 1.03 * errors[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)

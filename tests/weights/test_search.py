@@ -12,7 +12,8 @@ import pytest
 from headrace.errors import CheckpointError
 from headrace.weights.codecs import get_codec
 from headrace.weights.codecs._search import levels
-from headrace.weights.codecs.search import SEARCHED, find, search
+from headrace.weights.codecs.search import SEARCHED, search
+from headrace.weights.codecs.search_definition import find
 
 KINDS = tuple(SEARCHED)
 Floats = npt.NDArray[np.float32]

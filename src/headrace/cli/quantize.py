@@ -75,10 +75,10 @@ if TYPE_CHECKING:
 @click.option(
     "--windows",
     type=click.IntRange(min=2),
-    default=16,
+    default=32,
     show_default=True,
-    help="Windows, of targets: every other one is chosen by, the rest measure the mixes found. Of "
-    "formats: so many are read, 128 where this is omitted.",
+    help="Windows, at equal distances in the text. Of targets: every other one is chosen by, the rest "
+    "judge the mixes found. Of formats: so many are read, 128 where this is omitted.",
 )
 @click.option(
     "--curve-points",
@@ -154,8 +154,8 @@ def quantize(
     Weights pass through a few MiB of memory for each thread. A run that was interrupted goes on
     where it stopped when the same command is given again; until a file is whole it is .DST.part.
 
-    With a target in place of a type the model reads --text, each time with one matrix in another
-    kind, and the kinds that cost least are taken. The model, in F16, has to fit in memory.
+    With a target in place of a type the model reads --text again and again in other mixes of kinds,
+    and from what they cost the best mix is found. The model, in F16, has to fit in memory.
 
     With a format in place of a type DST is a Hugging Face folder, made by llm-compressor on the CPU
     or the GPU that PyTorch finds; the model has to fit in memory there. Formats of GPTQ, AWQ and

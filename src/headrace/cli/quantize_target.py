@@ -55,7 +55,7 @@ def _json_stages() -> Iterator[Callable[[Stage], None]]:
     def show(stage: Stage) -> None:
         _print_json(
             {
-                "event": "measured", "subject": stage.subject, "kind": stage.kind,
+                "event": "measured", "bytes": stage.nbytes, "judged": stage.judged,
                 "kl_mean": stage.mean.mean, "kl_error": stage.mean.error,
                 "number": stage.number, "count": stage.count,
             }
@@ -76,7 +76,7 @@ def _fields(fit: Fit) -> dict[str, Any]:
     return {
         "event": "curve",
         "factor": fit.factor,
-        "matrix_measurements": fit.matrix_measurements,
+        "mixes": fit.mixes,
         "points": [_point(point, fit) for point in fit.curve],
         "kinds": {name: codec.name for name, codec in fit.point.kinds.items()},
     }
@@ -109,8 +109,8 @@ def _print_curve(fit: Fit) -> None:
         mark = "  <" if point.kinds == fit.point.kinds else ""
         click.echo(f"{point.nbytes:14,} {point.predicted * fit.factor:11.6f} {found}{mark}")
     click.echo(
-        f"mean KL in nats; predicted: {fit.factor:.2f} times the sum of what matrices cost alone "
-        f"({fit.matrix_measurements} measurements)"
+        f"mean KL in nats; predicted: from {fit.mixes} mixes on other windows, times "
+        f"{fit.factor:.2f}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,18 +12,21 @@ import pytest
 from headrace.config import EngineConfig
 from headrace.errors import ConfigError
 from headrace.eval.divergence import divergence
-from headrace.eval.mixes.candidates import groups_of
+from headrace.eval.mixes.candidates import Group, group_of, matrices_of
 from headrace.eval.mixes.fit import Fit, Stage, Target
 from headrace.eval.mixes.measurements import subject_of
-from headrace.eval.mixes.order import FitOptions, fitted
+from headrace.eval.mixes.order import FitOptions, fitted, spread
+from headrace.eval.mixes.sensitivity import neighbours, sensitivities
 from headrace.eval.text import windows_of_file
 from headrace.models import load_model
 from headrace.ops import make_ops
-from headrace.weights.codecs import BF16, get_codec
+from headrace.weights.codecs import BF16, F32, get_codec
 from headrace.weights.open import open_checkpoint
+from headrace.weights.quantize.importance import ColumnSums, ImportanceFile
 from headrace.weights.quantize.make import QuantizeOptions, make
 from headrace.weights.quantize.plan import mix_of, override_of
 from headrace.weights.tensors.source import TensorSource
+from headrace.weights.tensors.tensor import Tensor
 from tests.tiny import write_tiny_gguf
 
 pytest.importorskip("headrace.ops.cpu._native", exc_type=ImportError)
@@ -70,7 +74,7 @@ def test_a_file_has_the_size_that_was_foreseen_and_loses_what_was_measured(
     # The judge of the command line, on the windows that whole mixes are measured on.
     ops = make_ops("cpu", threads=2)
     base, other = open_checkpoint(model), open_checkpoint(path)
-    windows = windows_of_file(base, model.parent / "text.txt", 32, limit=8)[1::2]
+    windows = spread(windows_of_file(base, model.parent / "text.txt", 32), 8)[1::2]
     judged = divergence(
         load_model(base, ops),
         load_model(other, ops),
@@ -91,15 +95,30 @@ def test_measurements_are_continued_and_serve_other_targets(model: Path, tmp_pat
     path = tmp_path / "out.gguf"
     limit = size_of(model, tmp_path, "Q3_K_M")
     wanted = options(model, path, Target(nbytes=limit))
-    order, found = fitted(model, path, wanted, threads=2, progress=stages.append)
-    assert sum(stage.subject != "mix" for stage in stages) == found.matrix_measurements
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(stage: Stage) -> None:
+        stages.append(stage)
+        if len(stages) == 25:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        fitted(model, path, wanted, threads=2, progress=interrupt)
+    measured = json.loads(wanted.measurements.read_bytes())
+    assert len(measured["chosen_by"]) == 25 - len(measured["judged"])
+    order, found = fitted(model, path, wanted, threads=2)
+    straight = replace(wanted, measurements=tmp_path / "straight.json")
+    assert fitted(model, path, straight, threads=2) == (order, found)
     again: list[Stage] = []
     assert fitted(model, path, wanted, threads=2, progress=again.append) == (order, found)
-    assert {stage.subject for stage in again} == {"mix"}
+    assert len(again) < 5
     larger = replace(wanted, target=Target(nbytes=2 * limit))
     _, other = fitted(model, path, larger, threads=2)
     assert limit < other.point.nbytes <= 2 * limit
-    assert other.point.predicted < found.point.predicted
+    assert other.point.measured is not None and found.point.measured is not None
+    assert other.point.measured.mean < found.point.measured.mean
     elsewhere = replace(wanted, context=16)
     with pytest.raises(ConfigError, match="was measured on another model, importance or text"):
         fitted(model, path, elsewhere, threads=2)
@@ -108,13 +127,14 @@ def test_measurements_are_continued_and_serve_other_targets(model: Path, tmp_pat
 @pytest.mark.matrix
 def test_the_smallest_file_for_a_divergence_keeps_it(model: Path, tmp_path: Path) -> None:
     sizes = []
-    for kl in (1e-4, 1e-5):
+    for kl in (0.05, 0.005):
         _, found = fit(model, tmp_path / "out.gguf", Target(kl=kl))
         assert found.point.measured is not None and found.point.measured.mean <= kl
         sizes.append(found.point.nbytes)
     assert sizes[0] < sizes[1]
 
 
+@pytest.mark.matrix
 def test_what_a_person_decides_stays_and_targets_out_of_reach_are_refused(
     model: Path, tmp_path: Path
 ) -> None:
@@ -140,25 +160,81 @@ def test_windows_of_another_length_are_another_text(tmp_path: Path) -> None:
     )
 
 
-def test_gate_and_up_of_experts_are_one_group_and_rows_of_32_have_kinds_of_32() -> None:
-    def source(name: str, *shape: int) -> TensorSource:
-        return TensorSource(name, shape, BF16, lambda: [np.empty(0, np.uint8)])
+def source_of(name: str, *shape: int) -> TensorSource:
+    return TensorSource(name, shape, BF16, lambda: [np.empty(0, np.uint8)])
 
-    groups = groups_of(
+
+def floats_of(source: TensorSource) -> Tensor:
+    rows = np.random.default_rng(5).standard_normal(source.shape, np.float32)
+    rows = rows.reshape(-1, source.shape[-1])
+    return Tensor(source.name, source.shape, F32, rows.view(np.uint8))
+
+
+def test_gate_and_up_of_experts_are_one_group_and_rows_of_32_have_kinds_of_32() -> None:
+    matrices = matrices_of(
         [
-            source("token_embd.weight", 64, 256),
-            source("blk.0.ffn_gate_exps.weight", 4, 64, 256),
-            source("blk.0.ffn_up_exps.weight", 4, 64, 256),
-            source("blk.0.ffn_down_exps.weight", 4, 256, 64),
-            source("blk.0.attn_norm.weight", 256),
+            source_of("token_embd.weight", 64, 256),
+            source_of("blk.0.ffn_gate_exps.weight", 4, 64, 256),
+            source_of("blk.0.ffn_up_exps.weight", 4, 64, 256),
+            source_of("blk.0.ffn_down_exps.weight", 4, 256, 64),
+            source_of("blk.0.attn_norm.weight", 256),
         ]
     )
+    values = {each.name: floats_of(each) for of in matrices for each in of.tensors}
+    groups = [group_of(each, values, None) for each in matrices]
     assert [group.tensors for group in groups] == [
         ("token_embd.weight",),
         ("blk.0.ffn_gate_exps.weight", "blk.0.ffn_up_exps.weight"),
         ("blk.0.ffn_down_exps.weight",),
     ]
     assert groups[1].kinds[-1] is BF16 and groups[1].sizes[-1] == 2 * 4 * 64 * 256 * 2
-    assert [kind.name for kind in groups[2].kinds] == ["IQ4_NL", "Q5_1", "Q8_0", "BF16"]
-    assert list(groups[0].sizes) == sorted(groups[0].sizes)
-    assert groups[0].kinds[0] is get_codec("Q2_K")
+    assert all(64 % kind.block_elements == 0 for kind in groups[2].kinds)
+    for group in groups:
+        assert list(group.sizes) == sorted(set(group.sizes))
+        assert list(group.errors) == sorted(set(group.errors), reverse=True)
+        assert group.errors[-1] == 0
+
+
+def test_candidates_are_the_front_of_size_and_error_and_importance_admits_more() -> None:
+    (matrices,) = matrices_of([source_of("blk.0.attn_q.weight", 64, 256)])
+    values = {"blk.0.attn_q.weight": floats_of(matrices.tensors[0])}
+    without = [kind.name for kind in group_of(matrices, values, None).kinds]
+    # Of one size, IQ3_S has less error than Q3_K, and Q4_K than Q4_0 and IQ4_NL.
+    assert {"IQ3_S", "IQ4_XS", "Q4_K", "Q5_K", "Q6_K", "Q8_0"} <= set(without)
+    assert not {"Q3_K", "Q4_0", "IQ4_NL", "TQ1_0", "F16", "IQ2_S", "IQ3_XXS"} & set(without)
+    sums = ColumnSums(np.ones((1, 256), np.float32), np.ones(1, np.float32))
+    importance = ImportanceFile({"blk.0.attn_q.weight": sums})
+    found = [kind.name for kind in group_of(matrices, values, importance).kinds]
+    assert {"IQ3_XXS", "IQ2_S", "IQ2_XXS"} <= set(found) and "Q2_K" not in found
+
+
+def ladder(name: str) -> Group:
+    kinds = tuple(get_codec(kind) for kind in ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"))
+    return Group(name, (name,), kinds, (1, 2, 3, 4, 5), (0.08, 0.02, 0.005, 0.001, 0.0))
+
+
+def test_sensitivities_are_found_from_fewer_mixes_than_twice_the_matrices() -> None:
+    rng = np.random.default_rng(2)
+    groups = [ladder(str(number)) for number in range(40)]
+    middle = [2] * len(groups)
+    mixes = neighbours(groups, middle, rng)
+    assert len(mixes) == 44
+    signs = np.array(mixes) - 2
+    assert (np.abs(signs) == 1).all() and (signs.sum(axis=0) == 0).all()
+    assert (signs.T @ signs == 44 * np.eye(40)).all()
+    errors = np.array([[group.errors[at] for group, at in zip(groups, mix, strict=True)]
+                       for mix in mixes])  # fmt: skip
+    true = rng.lognormal(0, 1, len(groups))
+    noise = 1 + 0.01 * rng.standard_normal(len(mixes))
+    found = sensitivities(errors, (errors @ true + 0.01) * noise, 0.6)
+    ratios = found.groups / true
+    assert np.median(np.abs(np.log(ratios))) < 0.15
+    large = true > np.median(true)
+    assert np.abs(np.log(ratios[large])).max() < 0.3
+    assert (found.groups > 0).all() and found.rest >= 0
+
+
+def test_windows_are_spread_over_the_text() -> None:
+    windows = [[number] for number in range(100)]
+    assert spread(windows, 4) == [[0], [33], [66], [99]]
+    assert spread(windows[:3], 4) == windows[:3]

@@ -1,34 +1,32 @@
 """The best mix of kinds for a size, or the smallest for a divergence, and the curve between.
 
-What a mix costs is taken as the sum of what each of its matrices costs alone, in the kind it gets:
-
-    KL(mix) = factor * sum over matrices of KL(only this matrix in its kind)
-
-The factor is measured on the mix that was chosen; what rounded activations add is in it, too.
-Divergences of single matrices are measured where they decide: the kinds of the mix that is the best
-so far and their neighbours, until the best mix is one of measured kinds; all others are estimated
-meanwhile. Whole mixes are measured on windows that no choice was made from.
+A round measures mixes around the best that is known (`sensitivity`), and from all of them the best
+mix is found anew: around it the next round is held, until the best one stays or is well surrounded.
+What a matrix costs is so measured where it counts, among others that are rounded as they will be.
+Whole mixes are judged on windows that no choice was made from; what they diverge by there over what
+was predicted is the factor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from headrace.errors import ConfigError
 from headrace.eval.mixes.candidates import Group
-from headrace.eval.mixes.estimate import estimated
-from headrace.eval.mixes.measurements import Mean, Measurements, mean_of
+from headrace.eval.mixes.measurements import Mean, Measurements, Round, key_of, mean_of
+from headrace.eval.mixes.sensitivity import neighbours, sensitivities, unmeasured
 from headrace.eval.mixes.variants import Variants
 from headrace.weights.codecs import Codec
 from headrace.weights.quantize.allocate import Item, cheapest
 
-# Every kind is measured of one matrix in so many, to begin with.
-_SAMPLED = 8
-# Where the best mix has not settled by then, the next is as good within the errors.
-_MOST_ROUNDS = 12
+# Rounds around mixes of about the size that is wanted: the third changes the choice little.
+_ROUNDS = 3
+_SAME_SIZE = 1.1
+"""Ratio of sizes."""
 # Of the search for a divergence: each takes the factor of the last.
 _MOST_CORRECTIONS = 6
 _TIGHTENING = 0.9
@@ -54,7 +52,7 @@ class Point:
     nbytes: int
     """Of the file."""
     predicted: float
-    """The sum of the divergences of its matrices, without the factor."""
+    """Divergence as predicted from measured mixes, without the factor."""
     measured: Mean | None = None
 
 
@@ -67,23 +65,27 @@ class Fit:
     """By rising size, the chosen one among them."""
     factor: float
     """Measured divergence of the chosen mix over the predicted one."""
-    matrix_measurements: int
-    """Pairs of matrix and kind that are measured, those of earlier runs among them."""
+    mixes: int
+    """Mixes that were chosen by, those of earlier runs among them."""
 
 
 @dataclass(frozen=True)
 class Stage:
     """A measurement that is done."""
 
-    subject: str
-    """A group of matrices, or "mix"."""
-    kind: str
-    """The kind of the group; of a mix its size in bytes."""
+    nbytes: int
+    """Of the mix's file."""
+    judged: bool
+    """Whether on the windows that nothing is chosen by."""
     mean: Mean
     number: int
     """From 1, in this round."""
     count: int
     """In this round."""
+
+
+Choice = tuple[int, ...]
+"""Of each group the index of its kind."""
 
 
 class Fitter:
@@ -99,12 +101,13 @@ class Fitter:
         progress: Callable[[Stage], None] = lambda stage: None,
     ) -> None:
         """other_bytes: of the file, without the matrices of the groups. windows: of `variants`;
-        those of even numbers are chosen by, the others measure mixes.
+        those of even numbers are chosen by, the others judge mixes.
         """
         self._variants, self._groups, self._other_bytes = variants, groups, other_bytes
         self._measurements, self._progress = measurements, progress
         self._choosing, self._judging = range(0, windows, 2), range(1, windows, 2)
-        self._kinds = sorted({kind.name for group in groups for kind in group.kinds})
+        self._free = any(len(group.kinds) > 1 for group in groups)
+        self._known = unmeasured(groups)
 
     def fit(self, target: Target, curve_points: int) -> Fit:
         """The mix for `target`, and `curve_points` more that are measured.
@@ -112,27 +115,28 @@ class Fitter:
         Raises ConfigError for a target that no mix reaches, with what can be reached.
         """
         self._check(target)
-        self._measure(self._sample())
         point, factor = self._chosen(target)
         curve = [point]
         for size in self._curve_sizes(curve_points):
-            other = self._mix(Target(nbytes=size))
+            other = self._point(self._best(Target(nbytes=size)))
             if all(other.kinds != each.kinds for each in curve):
-                curve.append(self._measured(other, len(curve), curve_points + 1))
-        count = sum(1 for _ in self._known())
+                curve.append(self._judged(other, len(curve), curve_points + 1))
+        count = len(self._measurements.chosen_by)
         return Fit(point, tuple(sorted(curve, key=lambda each: each.nbytes)), factor, count)
 
     def _chosen(self, target: Target) -> tuple[Point, float]:
-        """The mix for the target, measured, and the factor of its prediction."""
+        """The mix for the target, judged, and the factor of its prediction."""
         if target.kl is None:
-            point = self._measured(self._settled(target), 1, 1)
+            self._settle(target)
+            point = self._judged(self._point(self._least_measured(target)), 1, 1)
             return point, _factor(point)
         factor, tightening = 1.0, 1.0
         good: list[Point] = []
         closest = float("inf")
         for number in range(1, _MOST_CORRECTIONS + 1):
             goal = Target(kl=target.kl / factor * tightening)
-            point = self._measured(self._settled(goal), number, number)
+            self._settle(goal)
+            point = self._judged(self._point(self._best(goal)), number, number)
             if point.measured is None:
                 return point, 1.0
             if point.measured.mean > target.kl:
@@ -154,96 +158,140 @@ class Fitter:
         point = min(good, key=lambda each: each.nbytes)
         return point, _factor(point)
 
-    def _settled(self, target: Target) -> Point:
-        """The best mix by measured divergences of its matrices."""
-        for _ in range(_MOST_ROUNDS):
-            point = self._mix(target)
-            wanted = [
-                (group, kind)
-                for group in self._groups
-                for kind in self._around(group, point.kinds[group.tensors[0]])
-                if self._kl(group, kind) is None
+    def _settle(self, target: Target) -> None:
+        """Hold rounds until the best mix for the target is the middle of one, or near several."""
+        if not self._free:
+            return
+        if not self._measurements.rounds and target.nbytes is None:
+            # Nothing tells yet how much any mix diverges.
+            self._hold_round(self._best(Target(nbytes=int(np.sqrt(np.prod(self._bounds()))))))
+        while True:
+            self._learn(target)
+            middle = self._best(target)
+            size = self._nbytes(middle)
+            near = [
+                each
+                for each in self._measurements.rounds
+                if max(size, each.nbytes) <= _SAME_SIZE * min(size, each.nbytes)
             ]
-            if not wanted:
-                break
-            self._measure(wanted)
-        return point
+            key = self._key(middle)
+            if len(near) >= _ROUNDS or any(key == each.mixes[0] for each in near):
+                return
+            self._hold_round(middle)
 
-    def _around(self, group: Group, chosen: Codec) -> Iterator[Codec]:
-        at = group.kinds.index(chosen)
-        yield from group.kinds[max(0, at - 1) : at + 2]
+    def _hold_round(self, middle: Choice) -> None:
+        """Measure mixes around this one. They hang on nothing but it, so that a search that was
+        interrupted takes the same ones up again.
+        """
+        key = self._key(middle)
+        rng = np.random.default_rng(list(hashlib.sha256(key.encode()).digest()[:16]))
+        mixes = list(dict.fromkeys([middle, *neighbours(self._groups, middle, rng)]))
+        for number, mix in enumerate(mixes, 1):
+            self._measured(mix, number, len(mixes))
+        keys = tuple(self._key(mix) for mix in mixes)
+        self._measurements.end_round(Round(self._nbytes(middle), keys))
 
-    def _sample(self) -> list[tuple[Group, Codec]]:
-        """One kind in the middle for each group, and all of some."""
-        wanted = []
-        for number, group in enumerate(self._groups):
-            middle = group.kinds[len(group.kinds) // 2]
-            kinds = group.kinds if number % _SAMPLED == 0 else (middle,)
-            wanted += [(group, kind) for kind in kinds if self._kl(group, kind) is None]
-        return wanted
+    def _learn(self, target: Target) -> None:
+        """Fit sensitivities to all rounds, best near the target."""
+        rounds = self._measurements.rounds
+        if not rounds:
+            return
+        found = self._measurements.chosen_by
+        keys = list(dict.fromkeys(key for each in rounds for key in each.mixes))
+        errors = np.array([self._errors(key) for key in keys])
+        divergences = np.maximum(1e-12, [found[key].mean for key in keys])
 
-    def _kl(self, group: Group, kind: Codec) -> float | None:
-        if kind is group.stored:
-            return 0.0
-        known = self._measurements.of_matrix(group.name, kind)
-        return None if known is None else known.mean
+        def apart(of: Round) -> float:
+            if target.kl is not None:
+                return abs(float(np.log(max(1e-12, found[of.mixes[0]].mean) / target.kl)))
+            return abs(float(np.log(of.nbytes / (target.nbytes or 1))))
 
-    def _known(self) -> Iterator[tuple[str, str, float]]:
-        for group in self._groups:
-            for kind in group.kinds:
-                value = self._kl(group, kind)
-                if value is not None and kind is not group.stored:
-                    yield group.name, kind.name, value
+        nearest = min(reversed(rounds), key=apart)
+        near = max(1e-12, found[nearest.mixes[0]].mean)
+        self._known = sensitivities(errors, divergences, near)
 
-    def _measure(self, wanted: Sequence[tuple[Group, Codec]]) -> None:
-        for number, (group, kind) in enumerate(wanted, 1):
-            kinds = dict.fromkeys(group.tensors, kind)
-            mean = mean_of(self._variants.of_matrices(kinds, self._choosing))
-            self._measurements.add_matrix(group.name, kind, mean)
-            self._progress(Stage(group.name, kind.name, mean, number, len(wanted)))
+    def _errors(self, key: str) -> list[float]:
+        pairs = zip(self._groups, self._choice_of(key), strict=True)
+        return [group.errors[at] for group, at in pairs]
 
-    def _measured(self, point: Point, number: int, count: int) -> Point:
-        mean = self._measurements.of_mix(point.kinds)
+    def _measured(self, mix: Choice, number: int, count: int) -> Mean:
+        """The divergence on the windows that are chosen by."""
+        return self._mean(self._measurements.chosen_by, mix, number, count)
+
+    def _judged(self, point: Point, number: int, count: int) -> Point:
+        mix = self._choice(point)
+        return replace(point, measured=self._mean(self._measurements.judged, mix, number, count))
+
+    def _mean(self, found: dict[str, Mean], mix: Choice, number: int, count: int) -> Mean:
+        key, judged = self._key(mix), found is self._measurements.judged
+        mean = found.get(key)
         if mean is None:
-            mean = mean_of(self._variants.of_mix(point.kinds, self._judging))
-            self._measurements.add_mix(point.kinds, mean)
-        self._progress(Stage("mix", str(point.nbytes), mean, number, count))
-        return Point(point.kinds, point.nbytes, point.predicted, mean)
+            windows = self._judging if judged else self._choosing
+            mean = mean_of(self._variants.divergences(self._groups, self._kinds(mix), windows))
+            self._measurements.add(found, key, mean)
+        self._progress(Stage(self._nbytes(mix), judged, mean, number, count))
+        return mean
 
-    def _mix(self, target: Target) -> Point:
-        """The best mix by what is known and estimated."""
-        known: dict[str, dict[str, float]] = {}
-        for name, kind, value in self._known():
-            known.setdefault(name, {})[kind] = value
-        names = [group.name for group in self._groups]
-        losses = estimated(known, names, self._kinds)
+    def _least_measured(self, target: Target) -> Choice:
+        """The best mix, or the middle of a round that fits as well and was measured as better."""
+        best = self._best(target)
+        if not self._free:
+            return best
+        fitting = {self._key(best): self._measured(best, 1, 1).mean}
+        for each in self._measurements.rounds:
+            if each.nbytes <= (target.nbytes or 0):
+                fitting[each.mixes[0]] = self._measurements.chosen_by[each.mixes[0]].mean
+        key = min(fitting, key=lambda each: fitting[each])
+        return self._choice_of(key)
+
+    def _best(self, target: Target) -> Choice:
+        """The best mix by what is known."""
         sizes = [np.array(group.sizes, np.float64) for group in self._groups]
-        costs = [
-            np.array(
-                [
-                    0.0 if kind is group.stored else losses[group.name][kind.name]
-                    for kind in group.kinds
-                ]
-            )
-            for group in self._groups
-        ]
+        costs = [self._known.costs(group, number) for number, group in enumerate(self._groups)]
         if target.nbytes is not None:
             items = [Item(size, cost) for size, cost in zip(sizes, costs, strict=True)]
             chosen = cheapest(items, target.nbytes - self._other_bytes)
         else:
             items = [Item(cost, size) for size, cost in zip(sizes, costs, strict=True)]
-            chosen = cheapest(items, target.kl or 0.0)
+            chosen = cheapest(items, max(0.0, (target.kl or 0.0) - self._known.rest))
         if chosen is None:
             raise ConfigError(
                 f"--target-kl {target.kl:g}: the kinds that --tensor-type names alone diverge by "
                 "more; raise the target or name larger kinds"
             )
-        pairs = list(zip(self._groups, chosen, strict=True))
-        return Point(
-            {name: group.kinds[at] for group, at in pairs for name in group.tensors},
-            self._other_bytes + sum(group.sizes[at] for group, at in pairs),
-            float(sum(cost[at] for cost, at in zip(costs, chosen, strict=True))),
+        return tuple(chosen)
+
+    def _point(self, mix: Choice) -> Point:
+        pairs = list(zip(self._groups, self._kinds(mix), strict=True))
+        costs = sum(
+            float(self._known.costs(group, number)[mix[number]])
+            for number, group in enumerate(self._groups)
         )
+        return Point(
+            {name: kind for group, kind in pairs for name in group.tensors},
+            self._nbytes(mix),
+            costs + (self._known.rest if costs else 0.0),
+        )
+
+    def _choice(self, point: Point) -> Choice:
+        return tuple(group.kinds.index(point.kinds[group.tensors[0]]) for group in self._groups)
+
+    def _choice_of(self, key: str) -> Choice:
+        names = key.split(",")
+        return tuple(
+            [kind.name for kind in group.kinds].index(name)
+            for group, name in zip(self._groups, names, strict=True)
+        )
+
+    def _kinds(self, mix: Choice) -> list[Codec]:
+        return [group.kinds[at] for group, at in zip(self._groups, mix, strict=True)]
+
+    def _key(self, mix: Choice) -> str:
+        return key_of(self._kinds(mix))
+
+    def _nbytes(self, mix: Choice) -> int:
+        sizes = (group.sizes[at] for group, at in zip(self._groups, mix, strict=True))
+        return self._other_bytes + sum(sizes)
 
     def _check(self, target: Target) -> None:
         smallest, largest = self._bounds()
@@ -265,7 +313,7 @@ class Fitter:
 
 
 def _factor(point: Point) -> float:
-    """What was measured over what the matrices cost alone; 1 where these cost nothing."""
+    """What was measured over what was predicted; 1 where that is nothing."""
     if point.measured is None or not point.predicted:
         return 1.0
     return max(point.measured.mean, 1e-12) / point.predicted

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,7 +19,7 @@ from headrace.errors import ConfigError
 from headrace.eval.mixes.variants import Floats
 from headrace.weights.codecs import Codec
 
-_FORMAT = "headrace-divergences-1"
+_FORMAT = "headrace-divergences-2"
 
 
 class Mean(msgspec.Struct, frozen=True):
@@ -39,14 +39,30 @@ def mean_of(divergences: Floats) -> Mean:
     return Mean(float(divergences.mean()), error, float(np.quantile(divergences, 0.999)))
 
 
+class Round(msgspec.Struct, frozen=True):
+    """Mixes around one, all of which were measured on the windows that are chosen by."""
+
+    nbytes: int
+    """Of the file of the mix in the middle."""
+    mixes: tuple[str, ...]
+    """The middle first."""
+
+
 class _Contents(msgspec.Struct, kw_only=True):
     format: str
     subject: str
-    """A digest of the model, the importance and the text."""
-    matrices: dict[str, dict[str, Mean]]
-    """By matrix, then by kind: the divergence where it alone is of that kind."""
-    mixes: dict[str, Mean]
-    """By the digest of a mix."""
+    """A digest of the model, the importance, the text and the groups of matrices."""
+    chosen_by: dict[str, Mean]
+    """By mix (`key_of`): on the windows that are chosen by."""
+    judged: dict[str, Mean]
+    """The same on the other windows."""
+    rounds: list[Round]
+    """Those that are complete."""
+
+
+def key_of(kinds: Sequence[Codec]) -> str:
+    """A mix in a file of measurements: the kind of each group, in the order of the groups."""
+    return ",".join(kind.name for kind in kinds)
 
 
 class Measurements:
@@ -55,13 +71,18 @@ class Measurements:
     def __init__(self, path: Path, subject: str) -> None:
         """Raises ConfigError where the file at `path` is of another subject or is no such file."""
         self._path = path
-        self._contents = _Contents(format=_FORMAT, subject=subject, matrices={}, mixes={})
+        self._contents = _Contents(
+            format=_FORMAT, subject=subject, chosen_by={}, judged={}, rounds=[]
+        )
         if not path.exists():
             return
         try:
             found = msgspec.json.decode(path.read_bytes(), type=_Contents)
         except (OSError, msgspec.MsgspecError) as error:
-            raise ConfigError(f"{path}: is not a file of measurements: {error}") from error
+            raise ConfigError(
+                f"{path}: is not a file of measurements as this version writes them: {error}; name "
+                "another file with --measurements, or remove it"
+            ) from error
         if found.format != _FORMAT or found.subject != subject:
             raise ConfigError(
                 f"{path}: was measured on another model, importance or text, or with other "
@@ -69,22 +90,29 @@ class Measurements:
             )
         self._contents = found
 
-    def of_matrix(self, name: str, codec: Codec) -> Mean | None:
-        """The divergence where this matrix alone is of that kind, if it was measured."""
-        return self._contents.matrices.get(name, {}).get(codec.name)
+    @property
+    def chosen_by(self) -> dict[str, Mean]:
+        """By mix: divergences on the windows that are chosen by."""
+        return self._contents.chosen_by
 
-    def add_matrix(self, name: str, codec: Codec, mean: Mean) -> None:
-        """Keep a measurement."""
-        self._contents.matrices.setdefault(name, {})[codec.name] = mean
+    @property
+    def judged(self) -> dict[str, Mean]:
+        """By mix: divergences on the other windows."""
+        return self._contents.judged
+
+    @property
+    def rounds(self) -> Sequence[Round]:
+        """Those that are complete, in the order in which they were."""
+        return self._contents.rounds
+
+    def add(self, found: dict[str, Mean], mix: str, mean: Mean) -> None:
+        """Keep a measurement in `chosen_by` or `judged`."""
+        found[mix] = mean
         self._write()
 
-    def of_mix(self, kinds: Mapping[str, Codec]) -> Mean | None:
-        """The divergence of a whole mix, if it was measured."""
-        return self._contents.mixes.get(_digest_of_mix(kinds))
-
-    def add_mix(self, kinds: Mapping[str, Codec], mean: Mean) -> None:
-        """Keep a measurement."""
-        self._contents.mixes[_digest_of_mix(kinds)] = mean
+    def end_round(self, of: Round) -> None:
+        """Keep that all mixes of this round are measured."""
+        self._contents.rounds.append(of)
         self._write()
 
     def _write(self) -> None:
@@ -92,17 +120,20 @@ class Measurements:
             file.write(msgspec.json.encode(self._contents))
 
 
-def subject_of(source: Path, importance: Path | None, windows: Sequence[Sequence[int]]) -> str:
-    """A digest of what is measured: the files by size and time, the text by its tokens."""
+def subject_of(
+    source: Path,
+    importance: Path | None,
+    windows: Sequence[Sequence[int]],
+    groups: Sequence[str] = (),
+) -> str:
+    """A digest of what is measured: the files by size and time, the text by its tokens, and the
+    names of the groups that mixes are written down by.
+    """
     tokens = np.array(windows, np.int64)
     digest = hashlib.sha256(f"{tokens.shape}\n".encode() + tokens.tobytes())
     files = [source] if source.is_file() else sorted(filter(Path.is_file, source.rglob("*")))
     for path in [*files, *([] if importance is None else [importance])]:
         facts = path.stat()
         digest.update(f"{path.name} {facts.st_size} {facts.st_mtime_ns}\n".encode())
+    digest.update("\n".join(groups).encode())
     return digest.hexdigest()
-
-
-def _digest_of_mix(kinds: Mapping[str, Codec]) -> str:
-    text = "\n".join(f"{name} {kinds[name].name}" for name in sorted(kinds))
-    return hashlib.sha256(text.encode()).hexdigest()[:32]

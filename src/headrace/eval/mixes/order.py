@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.errors import CheckpointError, ConfigError
-from headrace.eval.mixes.candidates import groups_of
+from headrace.eval.mixes.candidates import group_of, matrices_of
 from headrace.eval.mixes.fit import Fit, Fitter, Stage, Target
 from headrace.eval.mixes.measurements import Measurements, subject_of
 from headrace.eval.mixes.variants import Variants
 from headrace.eval.text import windows_of_file
 from headrace.ops import make_ops
+from headrace.weights.codecs import BF16
 from headrace.weights.gguf.checkpoint import checkpoint_of_gguf
 from headrace.weights.gguf.file import GGUFFile
 from headrace.weights.gguf.split import read_gguf_model
@@ -39,8 +40,8 @@ class FitOptions:
     """The file that measurements are kept in."""
     context: int = 512
     """Tokens in a window."""
-    windows: int = 16
-    """Half of them are chosen by, and whole mixes measured on the others."""
+    windows: int = 32
+    """At equal distances in the text. Half of them are chosen by, the others judge mixes."""
     curve_points: int = 4
     """Mixes of other sizes that are measured."""
     importance: Path | None = None
@@ -68,26 +69,30 @@ def fitted(
         allow_requantize=options.allow_requantize,
     )
     contents = contents_of(source)
-    groups = groups_of(contents.sources, options.overrides)
-    if not groups:
+    matrices = matrices_of(contents.sources, options.overrides)
+    if not matrices:
         raise ConfigError(f"{source}: has no matrix that could get another kind")
-    smallest = {name: group.kinds[0] for group in groups for name in group.tensors}
+    as_floats = {tensor.name: BF16 for each in matrices for tensor in each.tensors}
     # Errors of sources that are quantised already come before hours of work.
-    other_bytes = made_bytes(source, path, replace(order, kinds=smallest))
-    other_bytes -= sum(group.sizes[0] for group in groups)
+    other_bytes = made_bytes(source, path, replace(order, kinds=as_floats))
+    other_bytes -= sum(each.nbytes(BF16) for each in matrices)
     importance = None if options.importance is None else read_importance(options.importance)
     with _as_floats(source, path, threads) as file:
         checkpoint = checkpoint_of_gguf(file)
-        windows = windows_of_file(checkpoint, options.text, options.context, limit=options.windows)
+        windows = spread(
+            windows_of_file(checkpoint, options.text, options.context), options.windows
+        )
         if len(windows) < 2:
             raise ConfigError(
                 f"--text {options.text}: has one window of {options.context} tokens; two are "
                 "needed, one to choose by and one to measure on: give more text or a smaller "
                 "--context"
             )
+        names = [each.name for each in matrices]
         measurements = Measurements(
-            options.measurements, subject_of(source, options.importance, windows)
+            options.measurements, subject_of(source, options.importance, windows, names)
         )
+        groups = [group_of(each, file.tensors, importance) for each in matrices]
         ops = make_ops("cpu", cpu_level="auto", threads=threads)
         with Variants(
             file, ops, windows, importance, folder=path.parent, threads=threads
@@ -95,6 +100,13 @@ def fitted(
             fitter = Fitter(variants, groups, other_bytes, measurements, len(windows), progress)
             fit = fitter.fit(options.target, options.curve_points)
     return replace(order, kinds=fit.point.kinds), fit
+
+
+def spread(windows: Sequence[list[int]], count: int) -> list[list[int]]:
+    """At most `count` of them, at equal distances from the first to the last."""
+    if len(windows) <= count:
+        return list(windows)
+    return [windows[at * (len(windows) - 1) // (count - 1)] for at in range(count)]
 
 
 @contextmanager

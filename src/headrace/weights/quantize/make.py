@@ -28,7 +28,7 @@ from headrace.weights.store.gguf_group import gguf_groups
 from headrace.weights.tensors.source import TensorSource, source_of_tensor
 
 # Part of what a half-written file is recognised by: changes when encoders give other bytes.
-_ENCODERS = 1
+_ENCODERS = 2
 _FILE_TYPE, _VERSION = "general.file_type", "general.quantization_version"
 _UNQUANTISED = ("F32", "F16", "BF16")
 
