@@ -44,6 +44,9 @@ class Machine:
     def watch(self, requests: object) -> None:
         """It reads tokens alone."""
 
+    def take_watching_s(self) -> float:
+        return 0.0
+
     def num_missing(self, request: Request) -> int:
         return 0
 
