@@ -1,7 +1,7 @@
 """Decoding with speculation off and on, in turns: `python -m benchmarks.speculation.off_and_on`.
 
     python -m benchmarks.speculation.off_and_on [MODEL] [--config CONFIG] [--tasks NAME ...]
-        [--streams 1 8 32] [--temperatures 0 1] [--pairs 8] [--seconds 3]
+        [--streams 1 8 32] [--temperatures 0 1] [--pairs 8] [--seconds 3] [--cpu-time]
 
 One engine in one process. A cell is a task, a number of streams and a temperature; off and on take
 turns in it (A B B A ...), each for at least so many seconds, and a pair gives a ratio. The answers
@@ -11,6 +11,10 @@ have in common. Prints tokens per second off, the median of the ratios with its 
 tokens of a step, drafts of a row that has any and the share of them that came, and what the formula
 of speculation (docs/plan.md, S3) gives: tokens of a step over what a step with so many more rows
 costs, as step_rows.py measured it just before.
+
+With --cpu-time one thread computes, and all times, those that the engine learns from too, are the
+process's own: beside other work this says what an idle machine would do, but for caches that are
+shared.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from datetime import datetime
 from typing import Any
 
 from benchmarks.markdown import surroundings, surroundings_line, table, tell
-from benchmarks.speculation.decoding import Decoded, decode, in_words
+from benchmarks.speculation.decoding import Clock, Decoded, decode, in_words
 from benchmarks.speculation.step_rows import Rows, measured_rows
 from benchmarks.speculation.tasks import TASKS, prompts
 from headrace.config import EngineConfig
@@ -48,13 +52,22 @@ def params(count: int, temperature: float, tokens: int, *, on: bool) -> list[Sam
 
 
 def half(
-    core: EngineCore, texts: Sequence[list[int]], own: Sequence[SamplingParams], seconds: float
+    core: EngineCore,
+    texts: Sequence[list[int]],
+    own: Sequence[SamplingParams],
+    seconds: float,
+    clock: Clock,
 ) -> list[Decoded]:
     """Runs of one side for at least so long."""
-    until_s, runs = time.perf_counter() + seconds, list[Decoded]()
-    while not runs or time.perf_counter() < until_s:
-        runs.append(decode(core, texts, own, salt=f"run {next(_SALTS)}"))
+    until_s, runs = clock() + seconds, list[Decoded]()
+    while not runs or clock() < until_s:
+        runs.append(decode(core, texts, own, salt=f"run {next(_SALTS)}", clock=clock))
     return runs
+
+
+def clock_of(options: argparse.Namespace) -> Clock:
+    """What times are taken by."""
+    return time.process_time if options.cpu_time else time.perf_counter
 
 
 def cell(
@@ -74,7 +87,7 @@ def cell(
     for pair in range(options.pairs):
         answers = []
         for side in (0, 1) if pair % 2 == 0 else (1, 0):
-            runs = half(core, texts, sides[side], options.seconds)
+            runs = half(core, texts, sides[side], options.seconds, clock_of(options))
             answers.append(runs[0].token_ids)
             speeds[side].append(statistics.median(run.tokens_per_s for run in runs))
             if side:
@@ -112,14 +125,17 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=160, help="of an answer")
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=3.0, help="of one side of a pair")
+    parser.add_argument("--cpu-time", action="store_true", help="of one thread")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     facts = surroundings(datetime.now())
     config = EngineConfig(
-        model=options.model, speculative_config=options.config, max_num_seqs=max(options.streams)
-    )
-    core, checkpoint = load_engine(config)
-    rows = measured_rows(options.model, sorted({*options.streams, 2, 4, 6, 9, 12, 17, 24, 33, 48}))
+        model=options.model, speculative_config=options.config, max_num_seqs=max(options.streams),
+        threads=1 if options.cpu_time else None,
+    )  # fmt: skip
+    core, checkpoint = load_engine(config, clock=clock_of(options))
+    sizes = sorted({*options.streams, 2, 4, 6, 9, 12, 17, 24, 33, 48})
+    rows = measured_rows(options.model, sizes, threads=config.threads)
     cells: list[dict[str, Any]] = []
     for task in options.tasks:
         texts = prompts(task, max(options.streams), checkpoint)

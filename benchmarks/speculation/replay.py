@@ -186,6 +186,10 @@ class TextModel:
     def watch(self, requests: object) -> None:
         """It reads tokens alone."""
 
+    def take_watching_s(self) -> float:
+        """Nothing."""
+        return 0.0
+
     def num_missing(self, request: Request) -> int:
         """Nothing beside those."""
         del request

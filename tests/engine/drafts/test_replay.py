@@ -50,7 +50,8 @@ def test_drafts_of_a_model_lose_little_where_they_do_not_pay(name: str) -> None:
 
 def test_drafts_of_a_model_that_never_come_cost_a_share_that_is_known() -> None:
     found = replayed(RECORDING, (Phase(1, (0.0,)),), kind="model", tokens_each=300)
-    assert found.of_off > 0.985
+    # What the account holds (6 of 900 steps) and earns (0.3 %), and tries (1.5 steps and 0.5 %).
+    assert found.of_off > 0.983
 
 
 def test_what_a_pass_took_is_not_taken_off_a_later_step_without_drafts() -> None:
@@ -95,3 +96,9 @@ def test_the_account_bounds_what_is_lost() -> None:
     assert account.steps == LEAST
     account.note(0.0, 50.0, is_paid=True)
     assert account.steps == LEAST + INCOME
+    account = GainAccount()
+    account.note_plain(0.02)  # what is kept ready for drafts that nobody takes
+    assert account.steps == pytest.approx(MOST + INCOME - 0.02)
+    for _ in range(1000):
+        account.note_plain(0.02)
+    assert account.steps == LEAST

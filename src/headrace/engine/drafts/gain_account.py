@@ -36,9 +36,9 @@ class GainAccount:
         self.steps = MOST
         """What may be lost, in steps without drafts."""
 
-    def note_plain(self) -> None:
-        """Book a step without drafts."""
-        self.steps = min(self.steps + INCOME, MOST)
+    def note_plain(self, spent: float = 0.0) -> None:
+        """Book a step without drafts. spent: what having drafts ready took of it."""
+        self.steps = max(LEAST, min(self.steps + INCOME - spent, MOST))
 
     def note(self, gained: float, spent: float, *, is_paid: bool = False) -> None:
         """Book a step with drafts, both in steps without: tokens that it gave beyond one of each

@@ -220,15 +220,16 @@ class Speculation:
         """A step that only decoded, of so many requests and tokens, took so long."""
         model, costs = self._of_model, self.costs
         drafting_s = 0.0 if model is None else model.seconds
-        costs.note(batch, num_tokens, seconds - drafting_s)
+        watching_s = 0.0 if model is None else model.take_watching_s()
+        costs.note(batch, num_tokens, seconds - drafting_s - watching_s)
         plain_s = costs.plain_seconds(batch)
         if (num_tokens == batch and not drafting_s) or plain_s <= 0:
-            self._account.note_plain()
+            self._account.note_plain(watching_s / plain_s if plain_s > 0 else 0.0)
             if model is not None:
                 model.note_step(seconds)
             return
         # A step that was disturbed by something else took so long without its drafts too.
-        usual_s = costs.seconds(batch, num_tokens) + drafting_s
+        usual_s = costs.seconds(batch, num_tokens) + drafting_s + watching_s
         booked_s = min(seconds, MOST_OVERRUN * usual_s)
         if model is not None:
             booked_s -= model.reading_s

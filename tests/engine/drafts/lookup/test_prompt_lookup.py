@@ -5,6 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+import pytest
+
+from headrace.engine.drafts.lookup._lookup import Text
 from headrace.engine.drafts.lookup.prompt_lookup import PromptLookup
 from headrace.engine.drafts.source import Guess
 from tests.engine.drafts.test_speculation import request_of
@@ -25,6 +28,14 @@ def test_a_text_that_repeats_itself_is_guessed_to_go_on_so() -> None:
     assert guess is not None and list(guess.token_ids) == [7, 8, 7, 8, 7]
     guess = source.guess(request_of([4, 4, 4]), 4)
     assert guess is not None and list(guess.token_ids) == [4, 4, 4, 4]
+
+
+def test_lengths_that_cannot_be_are_refused() -> None:
+    for lengths in ([], [0, 2], [4, 2], [2, 9]):
+        with pytest.raises(ValueError, match="ascending and at most most_match"):
+            Text(lengths, 8)
+    text = Text([1], 8)
+    assert text.guess([], 4) == ([], 0) and len(text) == 0
 
 
 def plain_lookup(token_ids: list[int], lengths: Sequence[int], most: int) -> list[int] | None:

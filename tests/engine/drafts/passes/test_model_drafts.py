@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pytest
 
@@ -43,6 +43,9 @@ class Machine:
 
     def watch(self, requests: object) -> None:
         """It reads tokens alone."""
+
+    def take_watching_s(self) -> float:
+        return 0.0
 
     def num_missing(self, request: Request) -> int:
         return 0
@@ -234,3 +237,48 @@ def test_the_first_pass_may_read_a_prompt() -> None:
     costs = PassCosts()
     costs.note(128, 8.62)
     assert costs.seconds(1) == pytest.approx(1.0)
+
+
+class Watched(Machine):
+    """A draft that is right when it was watched for some tokens, as a head is."""
+
+    def __init__(self, chance: float, **shape: float) -> None:
+        super().__init__(chance, **shape)
+        self.since: dict[Request, int] = {}
+        self.num_watched = 0
+
+    def watch(self, requests: Collection[Request] | None) -> None:
+        self.since = {} if requests is None else dict.fromkeys(requests, 0)
+
+    def num_missing(self, request: Request) -> int:
+        if request not in self.since:
+            return 16
+        self.since[request] += 1
+        self.num_watched += 1
+        return max(0, 16 - self.since[request])
+
+
+def test_a_draft_is_watched_before_it_is_tried_and_not_for_long() -> None:
+    machine = Watched(0.0, target=1.0, row=0.05, draft=0.15)
+    costs = StepCosts()
+    drafts = ModelDrafts(machine, costs, most=5)
+    machine.watch(())
+    drafts._watched = ()
+    row, tries = request_of("r"), 0
+    machine.read[row] = 8
+    for shares in drafts._shares:  # none has come so far
+        for place in range(2):
+            shares.all[place] = 100.0
+    for _ in range(6000):
+        drafts.begin_step()
+        if drafts.guess(1, [DraftRoom(row, 5)], 1 << 20):
+            assert drafts.is_try and machine.since[row] >= 16
+            tries += 1
+            drafts.note(row, len(row.token_ids), [WRONG])
+        took = machine.step_s(1)
+        drafts.note_step(took + drafts.seconds, -drafts.seconds if drafts.is_try else None)
+        costs.note(1, 1, took)
+        row.token_ids.append(WRONG)
+        machine.read[row] = len(row.token_ids) - 1
+    assert 8 <= tries <= 6000 * 0.02
+    assert machine.num_watched < 6000 * 0.2

@@ -85,7 +85,7 @@ class HeadDrafts(DraftChain[Head]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """As of DraftChain."""
-        self.features: Features = Features(ops, head.feature_layers, head.feature_width)
+        self.features: Features = Features(ops, head.feature_layers, head.feature_width, clock)
         self.block_drafts = head.block_drafts
         self._carried: dict[Request, tuple[tuple[Array, ...], int, int]] = {}
         """What the last pass gave, the row of each request in it, and how many there were."""

@@ -174,6 +174,10 @@ class DraftChain(ABC, Generic[Maker]):
         """Have ready what drafts of these requests are made of, of all for None, from the next step
         on, and nothing of others. A model that reads tokens alone needs nothing."""
 
+    def take_watching_s(self) -> float:
+        """Seconds that this took of steps since it was asked last."""
+        return 0.0 if self.features is None else self.features.take_seconds()
+
     def num_missing(self, request: Request) -> int:
         """Tokens of a request that have to come, while it is watched, before drafts of it are as
         good as they get."""

@@ -16,7 +16,8 @@ tokens, prompts' too, and would be kept by the one row that still holds some.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -58,8 +59,16 @@ class _Held:
 class Features:
     """The features of requests' last tokens."""
 
-    def __init__(self, ops: Ops, layers: Sequence[int], width: int) -> None:
+    def __init__(
+        self,
+        ops: Ops,
+        layers: Sequence[int],
+        width: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """layers: as of `Model.forward_with_features`. width: values of a token."""
+        self._clock = clock
+        self._seconds = 0.0
         self.layers = tuple(layers)
         self._ops = ops
         self._token_bytes = 4 * width
@@ -79,6 +88,7 @@ class Features:
         self, rows: Sequence[Row], query_start: npt.NDArray[np.int32], features: Array
     ) -> None:
         """A step computed these rows. features: f32[N, width]; query_start: int32[R + 1]."""
+        began_s = self._clock()
         most = self._most_tokens
         if len(rows) == 1:
             # Of most steps of one stream: what they computed is kept as it is.
@@ -90,6 +100,12 @@ class Features:
         if fewest < most:  # the more there are, the less each has
             for held in self._held.values():
                 self._drop(held, held.stop - fewest)
+        self._seconds += self._clock() - began_s
+
+    def take_seconds(self) -> float:
+        """What keeping took since this was asked last."""
+        seconds, self._seconds = self._seconds, 0.0
+        return seconds
 
     def _note_row(self, row: Row, at: int, features: Array, most: int) -> None:
         request, count = row.request, row.num_tokens

@@ -38,6 +38,9 @@ class Model(Protocol):
         """Have ready what drafts of these requests are made of, of all for None, from the next step
         on, and nothing of others."""
 
+    def take_watching_s(self) -> float:
+        """Seconds that this took of steps since it was asked last."""
+
     def num_missing(self, request: Request) -> int:
         """Tokens of a request that have to come, while it is watched, before drafts of it are as
         good as they get."""

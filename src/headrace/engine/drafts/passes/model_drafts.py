@@ -57,6 +57,7 @@ model."""
 _TEMPERATURES = (0.01, 0.4, 0.6, 0.8, 0.95)
 """Between which acceptance is told apart: the wider the distributions, the less two draws agree."""
 _CHANCE_BEGIN = 0.6
+_WATCHING_RATE = 0.2
 _WEIGHT_BEGIN = 8.0
 _WEIGHT_ALL = 6.0
 _MOST_ALL = 128.0
@@ -154,6 +155,8 @@ class ModelDrafts:
         self._tries = Tries(model, costs, self._passes, self._reading)
         self._watched: Collection[Request] | None = None
         """Of which the model has ready what drafts are made of; None: of all."""
+        self._watching_s = 0.0
+        """What it takes of a step to have ready what drafts are made of."""
         self.seconds = 0.0
         """That the passes of the step that began took."""
         self.reading_s = 0.0
@@ -231,6 +234,14 @@ class ModelDrafts:
             if not right:
                 return
 
+    def take_watching_s(self) -> float:
+        """Seconds of the step that ended that went to having ready what drafts are made of; to be
+        asked once a step."""
+        seconds = self._model.take_watching_s()
+        if seconds:
+            self._watching_s += _WATCHING_RATE * (seconds - self._watching_s)
+        return seconds
+
     def note_step(self, seconds: float, gained_s: float | None = None) -> None:
         """A step took so long, passes and all. gained_s: what its drafts spared of the time that
         its tokens take without, below 0 where they cost some, and beside what was read; None where
@@ -276,6 +287,7 @@ class ModelDrafts:
                 if tokens > largest:
                     break
                 seconds = costs.seconds(batch, tokens) + num_passes * self._pass_s(num_taking)
+                seconds += self._watching_s
                 if hope / seconds > best and seconds <= most_s:
                     best = hope / seconds
                     best_count, taking = count, ranked[:num_taking]
