@@ -7,8 +7,8 @@ Servers with and without `--enable-prefix-caching` take turns (A B A B); every r
 random prefix, so nothing is warm. Tokens computed are read from the server's own counters.
 
 With `--step` no server is started: it is the forward pass of a token of each request that is timed,
-with the prefix in blocks that all of them have and in blocks of each one's own, in turns. K and V
-are random, which changes no time.
+with the prefix in blocks that all of them have and, with `--apart`, in blocks of each one's own, in
+turns. K and V are random, which changes no time.
 """
 
 from __future__ import annotations
@@ -109,21 +109,28 @@ def steps(options: argparse.Namespace) -> dict[str, list[float]]:
     kinds = kinds_of(EngineConfig(kv_cache_dtype=options.kv_cache_dtype), model.weight_codec)
     layout = model.cache_layout.stored_as(kinds)
     entries, common = depth // BLOCK_SIZE + 1, options.prefix // BLOCK_SIZE
-    count = requests * entries
-    order = np.random.default_rng(0).permutation(count).astype(np.int32).reshape(requests, entries)
-    together = order.copy()
-    together[:, :common] = order[0, :common]
+    own = requests * (entries - common)
+    count = own + common * (requests if options.apart else 1)
+    order = np.random.default_rng(0).permutation(count).astype(np.int32)
+    first, last = order[own:].reshape(-1, common), order[:own].reshape(requests, -1)
+    together = np.hstack([np.repeat(first[:1], requests, axis=0), last])
+    layouts = {"shared": together}
+    if options.apart:
+        layouts["apart"] = np.hstack([first, last])
     num_tables = sum(group.num_tables for group in layout.groups)
     kv = ops.kv_cache(spec_of(layout, kinds, BLOCK_SIZE, num_tables * count))
     tables = {
         name: [table + np.int32(number * count) for number in range(num_tables)]
-        for name, table in (("shared", together), ("apart", order))
+        for name, table in layouts.items()
     }
     rng = np.random.default_rng(1)
     for start in range(0, depth, WRITTEN_TOKENS):
         tokens = min(WRITTEN_TOKENS, depth - start)
         for request in range(requests):
-            rows_of = [table[request : request + 1] for table in tables["apart"]]
+            if request and start < options.prefix and not options.apart:
+                continue
+            of_all = tables["apart" if options.apart else "shared"]
+            rows_of = [table[request : request + 1] for table in of_all]
             batch = _batch([tokens], start, rows_of)
             for layer, place in enumerate(layout.places):
                 if place is not None:
@@ -152,6 +159,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--step", action="store_true", help="time steps, without a server")
+    parser.add_argument("--apart", action="store_true", help="with --step: each its own prefix too")
     parser.add_argument("--threads", type=int, default=2, help="of --step")
     parser.add_argument("--kv-cache-dtype", default="auto", help="of --step")
     options = parser.parse_args()

@@ -28,9 +28,6 @@ namespace {
 using headrace::AttentionItem;
 using headrace::AttentionRun;
 
-// From so many rows on K and V of few bits are decoded a span at a time.
-constexpr int64_t kDecodedRows = 4 * kSpanRows;
-
 // Scratch of an item, after each other: q [rows][head_dim] as its products take it, in room for
 // floats, then per row the sums of p * v [v_panels * 16], of p [16] and [16] of which four are
 // used: the maximum, the slope of its head, its position and its token (int32). Then K and V of a span
@@ -137,9 +134,10 @@ static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen
   with_reader(a.kv.k_codec, [&]<class K>() {
     using Products = typename Way::template Products<K>;
     const auto* q = static_cast<const typename Products::Q*>(s.q) + row * a.kv.head_dim;
-    if (kNarrow<K> && span.k_decoded) {
+    constexpr bool kDecoded = kNarrow<K> && MR > Way::kDirect;
+    if (kDecoded || (kNarrow<K> && span.k_decoded)) {
       Products::template score<MR, BF16Pairs, Stream>(span, first, end, q, a.kv.head_dim, scores);
-    } else {
+    } else if constexpr (!kDecoded) {
       Products::template score<MR, typename K::Keys, Stream>(span, first, end, q, a.kv.head_dim,
                                                              scores);
     }
@@ -161,10 +159,11 @@ static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen
                                     s.most + (row + i) * kLanes, s.total + (row + i) * kLanes);
     }
     float* mixed = s.mixed + row * a.kv.v_panels * kLanes;
-    if (kNarrow<V> && span.v_decoded) {
+    constexpr bool kDecoded = kNarrow<V> && MR > Way::kDirect;
+    if (kDecoded || (kNarrow<V> && span.v_decoded)) {
       Products::template mix<MR, BF16Pairs, Stream>(span, all, scores, keep, mixed,
                                                     a.kv.v_panels);
-    } else {
+    } else if constexpr (!kDecoded) {
       Products::template mix<MR, typename V::Values, Stream>(span, all, scores, keep, mixed,
                                                              a.kv.v_panels);
     }
@@ -233,16 +232,21 @@ HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& ite
   using Products = typename Way::template Products<K>;
   const int64_t d = a.kv.head_dim, width = a.kv.v_panels * kLanes;
   const int64_t heads = item.q_end - item.q_begin;
+  alignas(64) float turned[kNarrow<K> ? headrace::kMostRotated : 1];
   for (int64_t row = first; row < first + (run.end - run.begin) * heads; ++row) {
     const auto token = static_cast<int32_t>(run.begin + (row - first) / heads);
     const int64_t head = item.head * a.group + item.q_begin + (row - first) % heads;
     const float* from = a.qkv + token * a.row_width + head * d;
     auto* q = static_cast<typename Products::Q*>(s.q) + row * d;
+    if constexpr (kNarrow<K>) {
+      if (a.kv.k_rotated) {
+        for (int64_t i = 0; i < d; i += kLanes) store_n(turned + i, load_n(from + i, d - i), d - i);
+        rotate(turned, d);
+        from = turned;
+      }
+    }
     for (int64_t i = 0; i < d; i += kLanes) {
       Products::store_q(q + i, K::rounded(load_n(from + i, d - i)), d - i);
-    }
-    if constexpr (kNarrow<K>) {
-      if (a.kv.k_rotated) rotate(q, d);
     }
     for (int64_t i = 0; i < width; i += kLanes) store(s.mixed + row * width + i, zero());
     float* most = s.most + row * kLanes;
@@ -337,7 +341,7 @@ static void walk(const AttentionArgs& a, const AttentionItem& item, const RowSta
   }
   if (first < w.from) first = w.from;
   if (first >= w.to) return;
-  const bool many = kv.latent || w.rows >= kDecodedRows;
+  const bool many = kv.latent || w.rows >= Way::kDecodedRows;
   SpanGroups span = {}, next = {};
   next.k_decoded = many && narrow(kv.k_codec);
   next.v_decoded = many && narrow(kv.v_codec);

@@ -187,14 +187,16 @@ StoredTokens stored_tokens(const Case& c, const std::vector<float>& qkv, int64_t
 void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& qkv,
               const StoredTokens& of, int64_t position, int64_t head, float scale, float* y) {
   const Rounding r = rounding_of(kernels);
-  const bool k_pairs = r.pairs && c.k_kind.codec == KvCodec::bf16;
-  const bool v_pairs = r.pairs && c.value_kind().codec == KvCodec::bf16;
+  const bool k_pairs = r.pairs && c.k_kind.codec != KvCodec::f32;
+  const bool v_pairs = r.pairs && c.value_kind().codec != KvCodec::f32;
+  const bool scaled = v_pairs && c.value_kind().codec != KvCodec::bf16;
   const int64_t d = c.head_dim;
   std::vector<float> q;
   for (const float x : head_of(c, qkv, position, head * d, d, false)) {
     q.push_back(rounded(c.k_kind.codec, x));
   }
   if (c.rotates(c.k_kind)) q = rotated(q);
+  for (float& x : q) x = k_pairs ? to_bf16(x) : x;
   float most = c.sinks ? c.sink_of(head) : -__builtin_inff(), total[16] = {c.sinks ? 1.0f : 0.0f};
   std::vector<float> mixed(static_cast<size_t>(c.values()));
   const int64_t chunk_from = c.chunk == 0 ? 0 : position - position % c.chunk;
@@ -222,11 +224,12 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
     for (int64_t t = from; t < n; ++t) {
       p[t] = c.shows(position, start + t) ? exp_of(kernels, p[t] - now) : 0.0f;
       p[t] = rounded(c.value_kind().codec, p[t]);
-      if (!v_pairs) total[t % 16] += p[t];
+      if (!v_pairs || scaled) total[t % 16] += p[t];
       p[t] *= values[static_cast<size_t>(start + t)].scale;
+      if (scaled) p[t] = to_bf16(p[t]);
     }
     // In pairs the second of two comes first.
-    for (int64_t t = 0; v_pairs && t < kSpan; ++t) {
+    for (int64_t t = 0; v_pairs && !scaled && t < kSpan; ++t) {
       if (from <= (t ^ 1) && (t ^ 1) < n) total[t / 2 % 16] += p[t ^ 1];
     }
     most = now;

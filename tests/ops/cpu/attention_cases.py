@@ -67,9 +67,9 @@ def roundings(level: str, k: KVCodec, head_dim: int) -> float:
     """How often what a product of q and a key adds up is rounded, at most.
 
     In a tile of 32 each of two chains is 16 fused sums, joined by one; tiles and the row's sum
-    are one each. `avx512_bf16` has one chain of fused sums to each 128 of a bf16 key.
+    are one each. `avx512_bf16` has one chain of fused sums to each 128 of a key, but of f32.
     """
-    if level == "avx512_bf16" and k == "bf16":
+    if level == "avx512_bf16" and k != "f32":
         return min(head_dim, 128) + -(-head_dim // 128)
     return 33 + head_dim / 32
 
@@ -82,7 +82,8 @@ def bound(shape: AttentionShape, rows: np.ndarray, codecs: Codecs, level: str) -
     (in pairs one for each token of a span and one for each span, which is fewer).
     With bf16 V a p that lies near a tie may round the other way, by 2^-7 of itself. Values that
     were rotated are read larger, and turned back with the rounding of all: both by up to the root
-    of their number. A scale is one more rounding of each score and of each p.
+    of their number. A scale is one more rounding of each score and of each p. `avx512_bf16` rounds
+    q to 2^-9 of itself for keys of few bits too, which the reference does not, and p with such V.
     """
     d = shape.head_dim
     k, v = codecs[0], codecs[0 if shape.latent else 1]
@@ -91,8 +92,10 @@ def bound(shape: AttentionShape, rows: np.ndarray, codecs: Codecs, level: str) -
     longest = np.sqrt((heads.astype(np.float64) ** 2).sum(axis=2)).max()
     largest_v = np.abs(heads[:, shape.num_heads :] if shape.latent else rows[:, keys_end:]).max()
     score = roundings(level, k, d) * UNIT * longest * longest * shape.scale
+    pairs = level == "avx512_bf16"
+    if pairs and KV_CODECS[k].value_bits < 16:
+        score += 2.0**-9 * longest * longest * shape.scale
     if KV_CODECS[v].rotated and not shape.latent:
         largest_v *= shape.value_width
-    return float(
-        largest_v * (2 * score + (len(rows) + 24) * UNIT + (2.0**-7 if v == "bf16" else 0))
-    )
+    rounded = v == "bf16" or (pairs and v != "f32")
+    return float(largest_v * (2 * score + (len(rows) + 24) * UNIT + (2.0**-7 if rounded else 0)))
