@@ -77,8 +77,8 @@ if TYPE_CHECKING:
     type=click.IntRange(min=2),
     default=32,
     show_default=True,
-    help="Windows, at equal distances in the text. Of targets: every other one is chosen by, the rest "
-    "judge the mixes found. Of formats: so many are read, 128 where this is omitted.",
+    help="Windows, at equal distances in the text. Of targets: every other one is chosen by, the "
+    "rest judge the mixes found. Of formats: so many are read, 128 where this is omitted.",
 )
 @click.option(
     "--curve-points",
