@@ -33,7 +33,7 @@ Carried = tuple[Array, ...]
 
 
 class FirstPass(NamedTuple):
-    """What the first pass of a step gets, as of `DraftHead.begin`."""
+    """The arguments of the first pass of a step, as of `DraftHead.begin`."""
 
     batch: RaggedBatch
     kv: KVCacheArrays

@@ -32,7 +32,7 @@ AT_ONCE = 4
 WATCHED_SHARE = 0.08
 """Of a small model's step, what it takes to keep what a head reads, and to look for it."""
 MOST_WAITED_STEPS = 32
-"""For a request to be ready: what cannot be had is not waited for."""
+"""For a request to be ready: what never comes is not waited for."""
 
 
 class Tries:
