@@ -41,7 +41,7 @@ def test_settings_stand_under_their_headings() -> None:
     assert "--config" in sections["Options"]
     assert "[MODEL]" not in sections["Options"]
     assert "--port" in sections["Address and TLS"]
-    assert "--threads" in sections["Processor"]
+    assert "--threads" in sections["Processor or device"]
     assert "--shutdown-timeout" in sections["Load and time"]
     everything = "\n".join(sections.values())
     for name, flag in SETTINGS.items():
@@ -75,10 +75,10 @@ def test_sampling_has_a_heading(command: str) -> None:
     [
         ("-m", "the model is an argument: headrace serve MODEL"),
         ("-np", "here it is --max-num-seqs"),
-        ("-ngl", "everything is computed on this machine's processors; --threads sets how many"),
-        ("--gpu-memory-utilization", "the KV cache is sized with --kv-cache-memory-bytes"),
+        ("-ngl", "all layers are computed on one device, which --device sets"),
+        ("--hf-token", "the token of the hub is read from HF_TOKEN"),
         ("--enforce-eager", "omit it; there are no CUDA graphs, and nothing is compiled at run"),
-        ("-tp", "it is not there yet, so omit it; a model is computed by one process on this"),
+        ("-tp", "it is not there yet, so omit it; a model is computed by one process on one"),
         ("--dtype", "omit it; weights are computed as the file has them"),
         ("--trust-remote-code", "omit it; code that comes with a model is never run"),
         ("--root-path", "omit it; paths begin at /; let the proxy take its prefix off"),

@@ -122,11 +122,9 @@ def test_fields_of_vllm_are_accepted_or_refused_with_what_they_are_here() -> Non
 
 
 async def test_llm_and_async_llm_refuse_before_they_look_for_the_model() -> None:
-    match = (
-        r"LLM\(gpu_memory_utilization=0.9\) is vLLM's setting: .* sized with kv_cache_memory_bytes$"
-    )
+    match = r"LLM\(num_speculative_tokens=2\) is vLLM's setting: .* field of speculative_config$"
     with pytest.raises(ConfigError, match=match):
-        LLM("no-such-model", gpu_memory_utilization=0.9)
+        LLM("no-such-model", num_speculative_tokens=2)
     match = (
         r"AsyncLLM.start\(tensor_parallel_size=2\) is vLLM's setting and is not there yet: "
         r"a model is .*; accepted: 1$"
@@ -186,7 +184,7 @@ def test_parameters_come_over_the_wire_as_they_were() -> None:
 
 @pytest.mark.parametrize("name", ["compatibility.md", "offline.md"])
 def test_the_pages_say_so(name: str) -> None:
-    assert "gpu_memory_utilization" in page(name)
+    assert "num_speculative_tokens" in page(name)
 
 
 def test_what_a_start_with_tools_and_reasoning_names_changes_nothing() -> None:

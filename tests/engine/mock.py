@@ -323,11 +323,16 @@ class MockHead:
 
 
 def real_ops(backend: str) -> Ops:
-    """A backend that computes; skips the test where the C++ kernels are not built."""
+    """A backend that computes; skips the test where the C++ kernels are not built, or torch is
+    missing. Torch computes on the processor, in one thread: for operations this small others only
+    wait for each other."""
     if backend == "cpu":
         pytest.importorskip(
             "headrace.ops.cpu._native", reason="the kernels are not built", exc_type=ImportError
         )
+    if backend == "torch":
+        pytest.importorskip("torch", reason="the torch backend needs PyTorch")
+        return make_ops(backend, device="cpu", threads=1)
     return make_ops(backend)
 
 

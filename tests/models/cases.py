@@ -87,6 +87,7 @@ class Session:
         layout = model.cache_layout
         blocks = (entries + 1) * layout.num_tables
         self._model = model
+        self._ops = ops
         self._kv = ops.kv_cache(layout.spec(16, blocks, k_codec, v_codec))
         self._tables = layout.tables(np.arange(entries, 0, -1, dtype=np.int32)[None])
         self.length = 0
@@ -102,7 +103,8 @@ class Session:
             logit_rows=np.arange(count, dtype=np.int32),
         )
         self.length += count
-        return np.asarray(self._model.forward(batch, self._kv))
+        logits: npt.NDArray[np.float32] = self._ops.host(self._model.forward(batch, self._kv))
+        return logits
 
     def feed_in_chunks(self, ids: Sequence[int], size: int) -> npt.NDArray[np.float32]:
         """The same logits, computed `size` tokens at a time."""

@@ -93,10 +93,12 @@ def model_of_transformers(folder: Path) -> Any:
     ).eval()
 
 
-def greedy_of_headrace(model: Path, prompt_ids: Sequence[Sequence[int]]) -> list[list[int]]:
-    """The same by headrace, all together, with K and V in F32."""
-    llm = LLM(model, kv_cache_dtype="f32", threads=2)
-    params = SamplingParams(temperature=0, max_tokens=NEW_TOKENS, ignore_eos=True)
+def greedy_of_headrace(
+    model: Path, prompt_ids: Sequence[Sequence[int]], tokens: int = NEW_TOKENS, **settings: Any
+) -> list[list[int]]:
+    """The same by headrace, all together, with K and V in F32. settings: of an engine."""
+    llm = LLM(model, kv_cache_dtype="f32", threads=2, **settings)
+    params = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True)
     results = llm.generate([list(ids) for ids in prompt_ids], params, progress=False)
     return [list(result.token_ids) for result in results]
 

@@ -27,7 +27,9 @@ pytestmark = pytest.mark.torch
 
 @pytest.fixture(scope="module")
 def ops() -> Ops:
-    return make_ops("torch", device="cpu")
+    from tests.ops.torch.on_host import DEVICE
+
+    return make_ops("torch", device=DEVICE, threads=1)
 
 
 @pytest.mark.smoke

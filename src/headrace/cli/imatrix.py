@@ -78,7 +78,7 @@ def imatrix(
     config, _ = obtain(EngineConfig(model=model, threads=threads))
     checkpoint = open_checkpoint(resolve_model(config.model))
     windows = windows_of_file(checkpoint, text, context, limit=limit)
-    ops = make_ops(config.backend, cpu_level=config.cpu_level, threads=config.threads)
+    ops = make_ops("cpu", cpu_level=config.cpu_level, threads=config.threads)
     with counting("windows") as progress:
         found = measured_importance(checkpoint, ops, windows, text.name, progress=progress)
     nbytes = write_importance(output, found)

@@ -101,7 +101,7 @@ def prune(
     options = PruneOptions(experts, layers, measure)
     check_options(checkpoint, options)
     windows = windows_of_file(checkpoint, text, context, limit=limit)
-    ops = make_ops(config.backend, cpu_level=config.cpu_level, threads=config.threads)
+    ops = make_ops("cpu", cpu_level=config.cpu_level, threads=config.threads)
     with counting("windows") as progress:
         usage = measured_usage(checkpoint, ops, windows, progress=progress)
     found = pruned(checkpoint, usage, options)

@@ -22,7 +22,7 @@ from headrace.config.vllm.server_args import SERVER_ARGS
 HEADINGS = {
     "max_model_len": "Context and KV cache",
     "max_num_batched_tokens": "Scheduling",
-    "backend": "Processor",
+    "backend": "Processor or device",
     "ignore_config_keys": "Model files",
     "host": "Address and TLS",
     "api_key": "Keys",
@@ -36,7 +36,7 @@ HEADINGS = {
 }
 
 _MODEL = "the model is an argument: headrace {command} MODEL"
-_PROCESSORS = "everything is computed on this machine's processors; --threads sets how many"
+_LAYERS = "all layers are computed on one device, which --device sets"
 
 # Flags of llama-server with another name here, or none, and those of any server for the model.
 _LLAMA_SERVER = {
@@ -54,9 +54,9 @@ _LLAMA_SERVER = {
     "-t": "here it is --threads",
     "--alias": "here it is --served-model-name",
     "-a": "here it is --served-model-name",
-    "--n-gpu-layers": _PROCESSORS,
-    "--gpu-layers": _PROCESSORS,
-    "-ngl": _PROCESSORS,
+    "--n-gpu-layers": _LAYERS,
+    "--gpu-layers": _LAYERS,
+    "-ngl": _LAYERS,
     "--api-key-file": "the keys are read from HEADRACE_API_KEY",
     "--jinja": "chat templates are always rendered",
 }

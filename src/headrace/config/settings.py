@@ -168,9 +168,30 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Meta(ge=0, description="Maximum log probabilities per token that a request may ask for."),
     ] = 20
     backend: Annotated[
-        Literal["cpu", "reference"],
-        Meta(description="Backend that computes: the C++ kernels, or the slow NumPy reference."),
-    ] = "cpu"
+        Literal["auto", "cpu", "torch", "reference"],
+        Meta(
+            description="Backend that computes: cpu, the C++ kernels; torch, PyTorch on a device "
+            "(`pip install 'headrace[torch]'`); reference, slow NumPy; auto: torch where --device "
+            "is one of CUDA, otherwise the kernels."
+        ),
+    ] = "auto"
+    device: Annotated[
+        str,
+        Meta(
+            description="Device that computes: cpu, cuda or cuda:N (the Nth; cuda is the first), "
+            "AMD's too where torch is made for them; auto: the first CUDA device where there is "
+            "one and PyTorch is installed, otherwise the CPU."
+        ),
+    ] = "auto"
+    gpu_memory_utilization: Annotated[
+        Annotated[float, Meta(gt=0, le=1)],
+        Meta(
+            description="Share of the memory of a CUDA device that this engine may fill: weights, "
+            "what steps compute with, and the KV cache, which gets the rest of it unless its size "
+            "is set. What others use there counts against it. No effect on a CPU, whose memory "
+            "is shared by --kv-cache-memory-bytes."
+        ),
+    ] = 0.9
     cpu_level: Annotated[
         Literal["auto", "amx", "avx512_bf16", "avx512", "avx2", "neon_dotprod", "neon", "portable"],
         Meta(

@@ -102,7 +102,7 @@ class EngineCore:
         cache cannot be what the config asks for.
         """
         if plan is None:
-            plan = plan_kv_cache(model, config)
+            plan = plan_kv_cache(model, config, device=ops.memory())
         self.kv = KVCache(
             plan.num_blocks,
             plan.block_size,

@@ -8,16 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
 from headrace.engine.drafts.load import DraftSetting, draft_beside, open_draft
 from headrace.engine.drafts.proposer import Proposer
 from headrace.engine.drafts.speculative_config import read_speculative_config
 from headrace.engine.grammars.vocabulary import vocabulary_maker
+from headrace.engine.memory.device_memory import device_room, step_bytes
 from headrace.engine.memory.expert_memory import PlannedModel, plan_together
 from headrace.engine.memory.kv_memory import plan_kv_cache
 from headrace.models import load_model
-from headrace.ops import make_ops
+from headrace.ops import choose_backend, device_memory, make_ops
 from headrace.telemetry.machine import stored_machine
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.open import open_checkpoint
@@ -62,15 +65,23 @@ def load_engine(
     if started_s is not None:
         phases.seconds["import"] = clock() - started_s
     with phases("open"):
+        choice = choose_backend(config.backend, config.device)
+        config = replace(config, backend=choice.backend, device=choice.device)
         checkpoint = open_checkpoint(resolve_model(config.model))
         opened = open_draft(spec, checkpoint, config)
         planned = [PlannedModel(checkpoint, config)]
         if opened is not None and opened.checkpoint is not None:
             planned.append(PlannedModel(opened.checkpoint, config))
-        weights = plan_together(planned, beside_bytes=0 if opened is None else opened.beside_bytes)
+        memory = device_memory(choice)
+        weights = plan_together(
+            planned,
+            None if memory is None else device_room(memory, config.gpu_memory_utilization),
+            beside_bytes=0 if opened is None else opened.beside_bytes,
+        )
     with phases("backend"):
         ops = make_ops(
             config.backend,
+            device=config.device,
             cpu_level=config.cpu_level,
             threads=config.threads,
             expert_cache_bytes=weights.expert_cache_bytes,
@@ -86,13 +97,14 @@ def load_engine(
         loaded = None if opened is None else opened.load(model, ops, config)
     with phases("kv_cache"):
         num_tokens = count_tokens(checkpoint.tokenizer, model.vocab_size)
-        plan = plan_kv_cache(model, config, reserved_bytes=weights.reserved_bytes)
+        memory, reserved = ops.memory(), weights.reserved_bytes
+        if memory is not None:
+            reserved += step_bytes(model.config, model.vocab_size, config)
+        plan = plan_kv_cache(model, config, reserved_bytes=reserved, device=memory)
         draft = None
         if loaded is not None:
             setting = DraftSetting(ops, config, num_tokens, clock)
-            draft, plan = draft_beside(
-                model, loaded, plan, setting, reserved_bytes=weights.reserved_bytes
-            )
+            draft, plan = draft_beside(model, loaded, plan, setting, reserved_bytes=reserved)
         core = EngineCore(
             model,
             ops,

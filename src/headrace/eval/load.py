@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from headrace.config.settings import EngineConfig
+from headrace.engine.memory.device_memory import device_room
 from headrace.engine.memory.expert_memory import PlannedModel, plan_together
 from headrace.engine.memory.kv_memory import kinds_of
 from headrace.engine.memory.stored_shape import stored_shape
 from headrace.errors import UnsupportedModelError
 from headrace.eval.windows import BLOCK_TOKENS, PIECE_TOKENS
 from headrace.models import Model, load_model, read_config
-from headrace.ops import make_ops
+from headrace.ops import choose_backend, device_memory, make_ops
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint
 
@@ -40,6 +43,11 @@ def load_models(
     settings: of the backend, and the type of K and V. available_bytes: of memory; looked up when
     None. Raises ConfigError where they do not fit together, with what would.
     """
+    choice = choose_backend(settings.backend, settings.device)
+    settings = replace(settings, backend=choice.backend, device=choice.device)
+    memory = device_memory(choice)
+    if memory is not None and available_bytes is None:
+        available_bytes = device_room(memory, settings.gpu_memory_utilization)
     planned = [
         PlannedModel(checkpoint, _of_windows(checkpoint, settings, context))
         for checkpoint in checkpoints
@@ -47,6 +55,7 @@ def load_models(
     weights = plan_together(planned, available_bytes)
     ops = make_ops(
         settings.backend,
+        device=settings.device,
         cpu_level=settings.cpu_level,
         threads=settings.threads,
         expert_cache_bytes=weights.expert_cache_bytes,
@@ -56,8 +65,6 @@ def load_models(
 
 def _of_windows(checkpoint: Checkpoint, settings: EngineConfig, context: int) -> EngineConfig:
     """The settings of an engine whose KV cache and steps are those of a `WindowRunner`."""
-    from msgspec.structs import replace
-
     try:
         config = read_config(checkpoint)
     except UnsupportedModelError:

@@ -5,18 +5,21 @@ A backend is imported only when asked for; importing this package loads none of 
 
 from __future__ import annotations
 
+import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 from headrace.errors import ConfigError
-from headrace.ops.interface import Ops
+from headrace.ops.interface import DeviceMemory, Ops
 
 BACKENDS = ("cpu", "reference", "torch")
 
 _DRIVERS = ("dev/nvidiactl", "dev/kfd", "dev/dxg")
 """What the kernel has where there may be a device that torch calls cuda: of NVIDIA's driver, of
 AMD's, of WSL. Without any of them importing torch, which takes a second, would find none."""
+
+_DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]{1,4})?")
 
 
 class BackendChoice(NamedTuple):
@@ -31,8 +34,11 @@ def choose_backend(backend: str, device: str, root: Path = Path("/")) -> Backend
 
     "auto" for both: torch on the first CUDA device where there is one and torch is installed, the
     C++ kernels otherwise; torch alone takes the device that is named. root: where dev/ lies.
-    Raises ConfigError where they do not go together, torch is missing, or the device is.
+    Raises ConfigError where they are unknown or do not go together, torch is missing, or the device
+    is.
     """
+    if _DEVICE.fullmatch(device) is None:
+        raise ConfigError(f"--device is {device!r}; choose auto, cpu, cuda or cuda:N")
     if backend not in ("auto", *BACKENDS):
         choices = ", ".join(("auto", *BACKENDS))
         raise ConfigError(f"backend {backend!r} is unknown; choose one of {choices}")
@@ -52,37 +58,44 @@ def choose_backend(backend: str, device: str, root: Path = Path("/")) -> Backend
     return BackendChoice("torch", found)
 
 
+def device_memory(choice: BackendChoice) -> DeviceMemory | None:
+    """Of the device that computes, now; None where it is this machine's own memory."""
+    if choice.backend != "torch":
+        return None
+    from headrace.ops.torch.device import find_device, memory_of
+
+    return memory_of(find_device(choice.device))
+
+
 def make_ops(
     backend: str,
     *,
-    device: str = "cpu",
+    device: str = "auto",
     cpu_level: str = "auto",
     threads: int | None = None,
     expert_cache_bytes: int | None = None,
 ) -> Ops:
-    """A backend: "cpu" (C++ kernels of a level, a thread pool), "torch" (tensors of a device) or
-    "reference" (slow NumPy).
+    """A backend: "cpu" (C++ kernels of a level, a thread pool), "torch" (tensors of a device),
+    "reference" (slow NumPy), or "auto": as `choose_backend` chooses it, which says what device is.
 
-    device: torch's, as `choose_backend` gives it. cpu_level, threads and expert_cache_bytes are the
+    cpu_level, threads and expert_cache_bytes are the
     cpu backend's: threads None means the CPUs this process may use, expert_cache_bytes None that
     all experts are packed at load; torch on a processor takes threads too. The reference has none
     of them. Every backend has attributes `level: str` and `num_threads: int`.
-    Raises ConfigError for an unknown backend, and where torch or its device is missing.
+    Raises ConfigError as `choose_backend` does.
     """
-    if backend == "cpu":
+    choice = choose_backend(backend, device)
+    if choice.backend == "cpu":
         from headrace.ops.cpu import CpuOps
 
         return CpuOps(cpu_level, threads, expert_cache_bytes)
-    if backend == "reference":
+    if choice.backend == "reference":
         from headrace.ops.reference import ReferenceOps
 
         return ReferenceOps()
-    if backend == "torch":
-        _check_torch(device)
-        from headrace.ops.torch import TorchOps
+    from headrace.ops.torch import TorchOps
 
-        return TorchOps(device, threads)
-    raise ConfigError(f"backend {backend!r} is unknown; choose one of {', '.join(BACKENDS)}")
+    return TorchOps(choice.device, threads)
 
 
 def _may_have_device(root: Path) -> bool:

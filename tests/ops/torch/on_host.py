@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any, cast
 
@@ -16,9 +17,13 @@ _HOST_ARGUMENTS = {"scale_rows": 1}
 """Operations that take floats in NumPy, and the place of that argument."""
 
 
+DEVICE = os.environ.get("HEADRACE_TEST_DEVICE", "cpu")
+"""Where the tests of the torch backend compute."""
+
+
 def torch_ops() -> Ops:
-    """The torch backend on a processor, for NumPy arrays."""
-    return cast(Ops, OnHost(TorchOps("cpu")))
+    """The torch backend on that device, for NumPy arrays."""
+    return cast(Ops, OnHost(TorchOps(DEVICE, threads=1)))
 
 
 class OnHost:
@@ -36,27 +41,35 @@ class OnHost:
 
         def run(*arguments: Any, **named: Any) -> Any:
             given = [
-                value if place == stays else _tensor(value) for place, value in enumerate(arguments)
+                value if place == stays else self._tensor(value)
+                for place, value in enumerate(arguments)
             ]
-            return _array(operation(*given, **{key: _tensor(one) for key, one in named.items()}))
+            rest = {key: self._tensor(one) for key, one in named.items()}
+            result = _array(operation(*given, **rest))
+            for array, tensor in zip(arguments, given, strict=True):
+                # What was changed in place; on a processor it is the same memory.
+                moved = isinstance(tensor, torch.Tensor) and tensor.device.type != "cpu"
+                if moved and array.flags.writeable:
+                    array[:] = tensor.cpu().numpy()
+            return result
 
         return run
 
-
-def _tensor(value: Any) -> Any:
-    if isinstance(value, Norm):
-        bias = None if value.bias is None else _tensor(value.bias)
-        return replace(value, weight=_tensor(value.weight), bias=bias)
-    if isinstance(value, Routes):
-        return Routes(torch.from_numpy(value.experts), torch.from_numpy(value.weights))
-    if isinstance(value, list) and all(isinstance(one, np.ndarray) for one in value):
-        return [_tensor(one) for one in value]
-    if isinstance(value, np.ndarray) and value.dtype == np.float32:
-        return torch.from_numpy(value if value.flags.writeable else value.copy())
-    return value
+    def _tensor(self, value: Any) -> Any:
+        if isinstance(value, Norm):
+            bias = None if value.bias is None else self._tensor(value.bias)
+            return replace(value, weight=self._tensor(value.weight), bias=bias)
+        if isinstance(value, Routes):
+            return Routes(*(torch.from_numpy(one).to(self.tensors.device) for one in value))
+        if isinstance(value, list) and all(isinstance(one, np.ndarray) for one in value):
+            return [self._tensor(one) for one in value]
+        if isinstance(value, np.ndarray) and value.dtype == np.float32:
+            shared = torch.from_numpy(value if value.flags.writeable else value.copy())
+            return shared.to(self.tensors.device)
+        return value
 
 
 def _array(value: Any) -> Any:
     if isinstance(value, Routes):
-        return Routes(value.experts.numpy(), value.weights.numpy())
-    return value.numpy() if isinstance(value, torch.Tensor) else value
+        return Routes(value.experts.cpu().numpy(), value.weights.cpu().numpy())
+    return value.cpu().numpy() if isinstance(value, torch.Tensor) else value

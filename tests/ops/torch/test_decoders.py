@@ -9,6 +9,7 @@ from headrace.weights.codecs import CODECS, F8_E4M3, OF_FOLDERS, RAW, Codec
 
 torch = pytest.importorskip("torch", reason="the torch backend needs PyTorch")
 from headrace.ops.torch.decoders import decoded  # noqa: E402
+from tests.ops.torch.on_host import DEVICE  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -19,7 +20,8 @@ KINDS = [*CODECS.values(), *OF_FOLDERS.values(), F8_E4M3]
 def test_any_bytes_decode_to_the_same_bits(codec: Codec) -> None:
     """NaN too, where scales or numbers are; which NaN does not matter."""
     rows = np.random.default_rng(3).integers(0, 256, (61, 4 * codec.block_bytes), dtype=np.uint8)
-    want, got = codec.decode(rows), decoded(codec, torch.from_numpy(rows)).numpy()
+    want = codec.decode(rows)
+    got = decoded(codec, torch.from_numpy(rows).to(DEVICE)).cpu().numpy()
     same = got.view(np.uint32) == want.view(np.uint32)
     assert (same | (np.isnan(got) & np.isnan(want))).all()
     assert np.isfinite(want).mean() > 0.5

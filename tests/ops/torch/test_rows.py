@@ -16,7 +16,7 @@ from tests.ops.cpu.test_activations import EXACT, KINDS, everywhere, tail
 torch = pytest.importorskip("torch", reason="the torch backend needs PyTorch")
 from headrace.ops.torch.sums import tree_sum  # noqa: E402
 from tests.ops.torch.bounds import FUNCTION, of_norm  # noqa: E402
-from tests.ops.torch.on_host import torch_ops  # noqa: E402
+from tests.ops.torch.on_host import DEVICE, torch_ops  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -66,7 +66,7 @@ def test_norms_of_groups_of_columns_are_those_of_each(ops: Ops, norm: Norm) -> N
 
 def test_a_sum_is_the_same_in_any_company() -> None:
     for width in (1, 2, 3, 64, 77, 4096):
-        x = torch.from_numpy(normal(12, 40, width))
+        x = torch.from_numpy(normal(12, 40, width)).to(DEVICE)
         whole = tree_sum(x)
         assert torch.equal(tree_sum(x[7:8]), whole[7:8])
         error = (whole.double() - x.double().sum(1)).abs()

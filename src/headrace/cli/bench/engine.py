@@ -54,6 +54,24 @@ if TYPE_CHECKING:
 @click.option("-t", "--threads", type=click.IntRange(1, 1024), help="Compute threads.")
 @click.option("--cpu-level", default="auto", help="Dispatch level. [default: the best]")
 @click.option(
+    "--backend",
+    type=click.Choice(("auto", "cpu", "torch", "reference")),
+    default="auto",
+    help="Backend that computes, as for `serve`. [default: auto]",
+)
+@click.option(
+    "--device",
+    default="auto",
+    help="Device that computes: cpu, cuda or cuda:N. [default: a CUDA device, if any]",
+)
+@click.option(
+    "--gpu-memory-utilization",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.9,
+    show_default=True,
+    help="Share of the memory of a CUDA device that may be filled.",
+)
+@click.option(
     "--expert-cache-memory-bytes",
     metavar="INTEGER",
     default="auto",
@@ -84,6 +102,9 @@ def engine(
     together: bool,
     threads: int | None,
     cpu_level: Any,
+    backend: Any,
+    device: str,
+    gpu_memory_utilization: float,
     expert_cache_memory_bytes: str,
     repeats: int,
     seed: int,
@@ -126,6 +147,9 @@ def engine(
         config,
         threads=threads,
         cpu_level=cpu_level,
+        backend=backend,
+        device=device,
+        gpu_memory_utilization=gpu_memory_utilization,
         max_model_len=longest.positions,
         # A few more than run, so that the KV cache has room for what admission leaves free.
         max_num_seqs=most_requests + most_requests // 50 + 1,

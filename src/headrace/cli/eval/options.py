@@ -22,8 +22,8 @@ KV_CODECS = ("f32", "bf16", "fp8", "int8", "q8_0", "q4_0")
 
 
 _OF_ENGINE = (
-    "backend", "cpu_level", "threads", "kv_cache_dtype", "kv_cache_dtype_v",
-    "kv_cache_dtype_sliding", "kv_cache_dtype_sliding_v", "kv_cache_near",
+    "backend", "device", "gpu_memory_utilization", "cpu_level", "threads", "kv_cache_dtype",
+    "kv_cache_dtype_v", "kv_cache_dtype_sliding", "kv_cache_dtype_sliding_v", "kv_cache_near",
 )  # fmt: skip
 
 
@@ -95,9 +95,21 @@ def text_options(command: F) -> F:
         ),
         click.option(
             "--backend",
-            default="cpu",
+            type=click.Choice(("auto", "cpu", "torch", "reference")),
+            default="auto",
+            help="Backend that computes, as for `serve`. [default: auto]",
+        ),
+        click.option(
+            "--device",
+            default="auto",
+            help="Device that computes: cpu, cuda or cuda:N. [default: a CUDA device, if any]",
+        ),
+        click.option(
+            "--gpu-memory-utilization",
+            type=click.FloatRange(0, 1, min_open=True),
+            default=0.9,
             show_default=True,
-            help="Backend that computes: cpu or reference.",
+            help="Share of the memory of a CUDA device that may be filled.",
         ),
         click.option("--cpu-level", default="auto", help="Dispatch level. [default: the best]"),
         click.option("-t", "--threads", type=click.IntRange(1, 1024), help="Compute threads."),

@@ -13,7 +13,7 @@ from headrace.config.vllm.setting import (
     without_effect,
 )
 
-_ONE_PROCESS = "a model is computed by one process on this machine's processors ({threads})"
+_ONE_PROCESS = "a model is computed by one process on one device ({device}, {threads})"
 _GRAPHS = "there are no CUDA graphs, and nothing is compiled at run time"
 _FILES = "the model's files say it"
 _TEXT = "media in prompts are not read; models take text alone"
@@ -25,7 +25,7 @@ _ELSEWHERE = "the KV cache cannot be kept elsewhere; it stays in the memory of t
 _NO_CODE = "code named by a setting is never run"
 _BATCHING = "a step takes tokens of any number of prompts, up to {max_num_batched_tokens}"
 _TOKENIZER = "the tokenizer is the one in the model's files"
-_GPU = "weights are in this machine's memory from the start"
+_GPU = "weights are in the memory of the device that computes from the start"
 _STATISTICS = "the engine always counts; LLM.stats and /metrics have the counters"
 
 ENGINE_ARGS = table(
@@ -65,7 +65,6 @@ ENGINE_ARGS = table(
     differs("override_generation_config", "{generation_config} takes a file with other values", {}),
     differs("seed", "each request has a seed of its own, which SamplingParams takes"),
     # Memory
-    renamed("gpu_memory_utilization", "the KV cache is sized with {kv_cache_memory_bytes}"),
     without_effect("swap_space", "nothing is swapped; a preempted request is computed again"),
     without_effect("preemption_mode", "a preempted request is computed again"),
     without_effect("cpu_offload_gb", _GPU),
@@ -106,7 +105,6 @@ ENGINE_ARGS = table(
     differs("stream_interval", "every token is sent when it is there", 1),
     differs("scheduler_cls", _NO_CODE),
     # What computes
-    differs("device", "models are computed on processors", "auto", "cpu"),
     without_effect("enforce_eager", _GRAPHS),
     without_effect("max_seq_len_to_capture", _GRAPHS),
     without_effect("cudagraph_capture_sizes", _GRAPHS),

@@ -184,6 +184,6 @@ def draft_beside(
             raise
         # As much for the target as leaves a half of what there is to the draft and to steps.
         least = reserved_bytes + (plan.available_bytes - reserved_bytes) // 2
-        plan = plan_kv_cache(target, config, reserved_bytes=least)
+        plan = plan_kv_cache(target, config, reserved_bytes=least, device=setting.ops.memory())
         own = own_plan(plan)
     return draft.with_cache(own, setting), plan

@@ -53,7 +53,8 @@ _DOWN = ("down_proj.", "w2.")
 class WeightPlan(NamedTuple):
     """The memory that weights take, in bytes as the kernels hold them.
 
-    All 0 where that is not counted before loading: models without experts, the reference backend.
+    All 0 where that is not counted before loading: models without experts, other backends than the
+    kernels.
     """
 
     dense_bytes: int = 0
@@ -194,7 +195,7 @@ class _Needs:
     @classmethod
     def of(cls, checkpoint: Checkpoint, config: EngineConfig) -> _Needs:
         tensors = copied_tensors(checkpoint)
-        experts = _routed(tensors) if config.backend == "cpu" else {}
+        experts = _routed(tensors) if config.backend in ("auto", "cpu") else {}
         dense = sum(_packed(tensor) for name, tensor in tensors.items() if name not in experts)
         path = str(checkpoint.path)
         if not experts:

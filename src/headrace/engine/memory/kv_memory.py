@@ -10,9 +10,10 @@ from typing import NamedTuple, Protocol
 from headrace.config.settings import EngineConfig
 from headrace.engine.kv.kv_sizes import most_blocks_of
 from headrace.engine.memory.available import available_memory_bytes
+from headrace.engine.memory.device_memory import device_room
 from headrace.errors import ConfigError
 from headrace.models.layer_cache import CacheKind, CacheKinds, CacheLayout
-from headrace.ops.interface import Ops
+from headrace.ops.interface import DeviceMemory, Ops
 from headrace.ops.kv import KV_CODECS, KVCacheArrays, KVCacheSpec, KVCodec
 
 DEFAULT_SHARE = 4
@@ -85,10 +86,14 @@ def plan_kv_cache(
     config: EngineConfig,
     available_bytes: int | None = None,
     reserved_bytes: int = 0,
+    *,
+    device: DeviceMemory | None = None,
 ) -> CachePlan:
     """Size the KV cache. available_bytes: of memory, now; looked up when None.
 
     reserved_bytes: of these, what steps will take besides: packed experts and the rows of theirs.
+    device: where the cache is kept on a device with memory of its own, that memory, now; its share
+    of it is all that is left there, and not a part.
 
     Raises ConfigError where the size asked for is more than there is memory for, or max_model_len
     more than the model or the cache can hold.
@@ -104,7 +109,10 @@ def plan_kv_cache(
             f"Use --max-model-len {model.max_positions} or less."
         )
     wanted_len = asked if asked is not None else model.max_positions
-    available = _available(config) if available_bytes is None else available_bytes
+    if device is not None:
+        available = device_room(device, config.gpu_memory_utilization)
+    else:
+        available = _available(config) if available_bytes is None else available_bytes
     room = _Room(layout, config, block_bytes, max(0, available - reserved_bytes))
     if config.num_gpu_blocks_override is not None:
         num_blocks = config.num_gpu_blocks_override
@@ -116,12 +124,18 @@ def plan_kv_cache(
         num_blocks = min(num_bytes // block_bytes, MAX_BLOCKS)
         budget = f"--kv-cache-memory-bytes {num_bytes}"
     else:
-        share = min(available // DEFAULT_SHARE, room.available)
+        parts = DEFAULT_SHARE if device is None else 1
+        share = min(available // parts, room.available)
         num_blocks = min(share // block_bytes, MAX_BLOCKS)
         enough = config.max_num_seqs * blocks_of_request(layout, config, wanted_len)
         if enough < num_blocks:
             num_blocks = enough
             budget = f"enough for --max-num-seqs {config.max_num_seqs} of {wanted_len} tokens"
+        elif device is not None:
+            budget = (
+                f"--gpu-memory-utilization {config.gpu_memory_utilization:g} of "
+                f"{_in_mib(device.total_bytes)}, less what is in use there and what steps take"
+            )
         elif share < available // DEFAULT_SHARE:
             budget = f"what experts leave of the {_in_mib(available)} of available memory"
         else:

@@ -1,10 +1,10 @@
 """Whether weights fit in memory, asked before they are loaded.
 
-The CPU kernels hold every matrix in a layout of their own: a copy, which unlike a mapped file the
-kernel cannot drop. Weights larger than what is available would therefore end the process in the
-middle of loading (or, with swap, be read back from it in every step). So this is an error, not a
-warning, and it says what would fit. The reference backend computes from the mapped file and is not
-held to it.
+The CPU kernels hold every matrix in a layout of their own, and torch holds it on its device: a
+copy, which unlike a mapped file the kernel cannot drop. Weights larger than what is available would
+therefore end the process in the middle of loading (or, with swap, be read back from it in every
+step). So this is an error, not a warning, and it says what would fit. The reference backend
+computes from the mapped file and is not held to it.
 """
 
 from __future__ import annotations
@@ -40,12 +40,14 @@ def check_weights_fit(
 
     available_bytes: of memory; looked up when None, and where that cannot be told nothing is said.
     """
-    if backend != "cpu":
+    if backend == "reference":
         return
     available_bytes = known_available(available_bytes)
     if available_bytes is None:
         return
     needed = copied_bytes(checkpoint)
+    if backend == "torch":  # tables that are looked up too
+        needed = sum(tensor.nbytes for tensor in checkpoint.tensors.values())
     room = available_bytes - REST_BYTES
     if needed <= room:
         return

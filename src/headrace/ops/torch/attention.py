@@ -66,17 +66,24 @@ def attend(
     place: LayerPlace,
     batch: DeviceBatch,
     terms: Terms,
+    *,
+    kernels: bool = False,
 ) -> torch.Tensor:
-    """Attention of every new token over what it sees: f32[N, output_width]."""
+    """Attention of every new token over what it sees: f32[N, output_width].
+
+    kernels: whether those in Triton compute it, where they can.
+    """
     if not len(qkv):
         return qkv.new_empty((0, shape.output_width))
     group = shape.num_heads // shape.num_kv_heads
     tiles = Tiles.of(batch.host.query_start, max(1, min(16, TILE_ROWS // group)))
     run = _Run(qkv, shape, pool, place, batch, terms, tiles)
-    first, last = run.spans()
-    for number in range(int((last - first).max()) + 1):
-        run.add(torch.from_numpy(first + number).to(qkv.device))
-    attended = run.result()
+    attended = run.by_kernel() if kernels else None
+    if attended is None:
+        first, last = run.spans()
+        for number in range(int((last - first).max()) + 1):
+            run.add(torch.from_numpy(first + number).to(qkv.device))
+        attended = run.result()
     out = qkv.new_empty((len(qkv), shape.output_width))
     filled = on_device(tiles.filled, qkv.device)
     out[on_device(tiles.tokens, qkv.device)[filled]] = attended[filled]
@@ -214,9 +221,29 @@ class _Run:
         """f32[heads] by the rows of q: f32[kv_heads, rows * group]."""
         return values.reshape(-1, self._group).repeat(1, self._tiles.rows)
 
+    def by_kernel(self) -> torch.Tensor | None:
+        """All of it in one launch: f32[T, rows, output_width]; None where no kernel computes it."""
+        from headrace.ops.torch.triton import attention as kernel
+
+        terms = self._terms
+        wanted = terms.slopes is None and terms.masks is None
+        if not wanted or not kernel.takes(self._shape, self._kv):
+            return None
+        tile = kernel.Tile(
+            self._q.contiguous(),
+            self._positions.int().repeat_interleave(self._group, dim=1),
+            self._table.int(),
+            on_device(np.stack(self.spans(), axis=1).astype(np.int32), self._q.device),
+            None if terms.sinks is None else self._of_heads(terms.sinks).contiguous(),
+        )
+        return self._by_token(kernel.attend(tile, self._shape, self._kv, self._pool.block_size))
+
     def result(self) -> torch.Tensor:
         """f32[T, rows, output_width]."""
-        out = self._mixed / self._total[..., None]
+        return self._by_token(self._mixed / self._total[..., None])
+
+    def _by_token(self, out: torch.Tensor) -> torch.Tensor:
+        """f32[T, kv_heads, rows * group, value_width] with all heads of a token in one row."""
         out = kv_codecs.turned(out) if self._kv.values.turned else out
         out = out.unflatten(2, (self._tiles.rows, self._group))
         return out.permute(0, 2, 1, 3, 4).flatten(2)

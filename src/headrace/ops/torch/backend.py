@@ -243,8 +243,8 @@ class TorchOps(TorchWeights):
         check_vector("sinks", sinks, shape.num_heads)
         check_vector("slopes", slopes, shape.num_heads)
         check_masks(masks, shape, batch)
-        terms = Terms(sinks, slopes, masks)
-        return attention.attend(qkv, shape, kv.arrays, place, self._device_batch(batch, kv), terms)
+        terms, bound = Terms(sinks, slopes, masks), self._device_batch(batch, kv)
+        return attention.attend(qkv, shape, kv.arrays, place, bound, terms, kernels=self.kernels)
 
     def gated_activation(self, gate_up: F32, kind: Activation, *, limit: float = 0.0) -> F32:
         if gate_up.shape[1] % 2:

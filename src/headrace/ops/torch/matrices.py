@@ -39,6 +39,8 @@ class Matrix:
     """f32[rows, runs]; None where the rows hold all there is."""
     run: int = 0
     """Values of a row that share one of `scales`."""
+    kernels: bool = False
+    """Whether kernels in Triton multiply it, where they can."""
 
     @property
     def nbytes(self) -> int:
@@ -56,6 +58,10 @@ class Matrix:
     def times(self, x: torch.Tensor) -> torch.Tensor:
         """x f32[n, width] times the matrix, not rounded in between: f32[n, rows]."""
         device = x.device
+        if self.kernels and self.codec.name == "Q8_0":
+            from headrace.ops.torch.triton import q8_0
+
+            return q8_0.product(x, self.data)
         tile = tile_rows(device)
         whole = padded(operand(x, self.codec.name), tile)
         out = torch.empty((len(whole), len(self.data)), dtype=torch.float32, device=device)
@@ -71,7 +77,7 @@ class Matrix:
         return out[: len(x)]
 
 
-def matrix_of(parts: Sequence[Tensor], device: torch.device) -> Matrix:
+def matrix_of(parts: Sequence[Tensor], device: torch.device, *, kernels: bool = False) -> Matrix:
     """Matrices of one kind and width, one above the other, copied to the device part by part."""
     codec, width = parts[0].codec, parts[0].shape[1]
     data = torch.empty(
@@ -84,7 +90,7 @@ def matrix_of(parts: Sequence[Tensor], device: torch.device) -> Matrix:
         start += part.shape[0]
     scaled = [part for part in parts if isinstance(part, ScaledTensor)]
     if not scaled:
-        return Matrix(codec, width, data)
+        return Matrix(codec, width, data, kernels=kernels)
     run = math.gcd(*(min(part.block[1], width) for part in scaled))
     scales = np.concatenate([_row_scales(part, run) for part in scaled])
     return Matrix(codec, width, data, on_device(scales, device), run)

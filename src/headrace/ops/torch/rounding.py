@@ -20,19 +20,26 @@ def round_bf16(x: torch.Tensor) -> torch.Tensor:
     return x.bfloat16().float()
 
 
-def round_quantised(x: torch.Tensor, size: int) -> torch.Tensor:
-    """d * q of every `size` values of f32[n, k]: d = amax / 127, q = nearest(x * (127 / amax)).
+def quantised(x: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """d f32[n, k / size] and q f32[n, k] of every `size` values of f32[n, k]: d = amax / 127,
+    q = nearest(x * (127 / amax)), whole numbers.
 
-    Both are 0 where amax is, or so small that 127 / amax overflows. What is not finite makes its
-    block, and so the result, not finite.
+    Both are 0 where amax is, or so small that 127 / amax overflows. What is not finite makes d of
+    its block, and so the result, not finite.
     """
     blocks = x.unflatten(1, (x.shape[1] // size, size))
-    most = blocks.abs().amax(dim=2, keepdim=True)
+    most = blocks.abs().amax(dim=2)
     inverse = 127 / most
     usable = inverse.isfinite() | most.isnan()
     scales = torch.where(usable, most / 127, 0.0)
-    quants = (blocks * torch.where(usable, inverse, 0.0)).round()
-    return (scales * quants).reshape(x.shape)
+    numbers = (blocks * torch.where(usable, inverse, 0.0)[..., None]).round()
+    return scales, numbers.flatten(1)
+
+
+def round_quantised(x: torch.Tensor, size: int) -> torch.Tensor:
+    """d * q of every `size` values of f32[n, k]; see `quantised`."""
+    scales, numbers = quantised(x, size)
+    return (scales[..., None] * numbers.unflatten(1, (-1, size))).flatten(1)
 
 
 def operand(x: torch.Tensor, codec: str) -> torch.Tensor:

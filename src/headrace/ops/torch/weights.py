@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 import numpy.typing as npt
@@ -49,11 +50,18 @@ class TorchWeights(Ops):
 
     name = "torch"
 
-    def __init__(self, device: str = "auto", threads: int | None = None) -> None:
+    def __init__(
+        self, device: str = "auto", threads: int | None = None, *, kernels: bool | None = None
+    ) -> None:
         """device: "auto", "cpu", "cuda" or "cuda:N". threads: of torch in this process, on a
-        processor; None leaves them as they are. Raises ConfigError for a device that is not there.
+        processor; None leaves them as they are. kernels: whether those in Triton compute what they
+        can; None: on a CUDA device, where Triton is installed. Raises ConfigError for a device that
+        is not there.
         """
         self.device = find_device(device)
+        if kernels is None:
+            kernels = self.device.type == "cuda" and find_spec("triton") is not None
+        self.kernels = kernels
         self.level = str(self.device)
         if threads is not None and self.device.type == "cpu":
             torch.set_num_threads(threads)
@@ -90,7 +98,7 @@ class TorchWeights(Ops):
         if codec.name not in FLOATS and width % BLOCK:
             raise ValueError(f"{parts[0].name}: width {width} is not a multiple of {BLOCK}")
         return Linear(
-            matrix_of(parts, self.device),
+            matrix_of(parts, self.device, kernels=self.kernels),
             None if bias is None else on_device(bias, self.device),
             None if order is None else on_device(order, self.device).long(),
         )

@@ -1,0 +1,47 @@
+"""What of a device's memory is there for weights and a KV cache.
+
+As in vLLM a share of the device's memory is the engine's, whoever holds the rest; unlike there,
+nothing is run to see what a step takes: it is computed from the shapes of the model.
+"""
+
+from __future__ import annotations
+
+from headrace.config.settings import EngineConfig
+from headrace.models import DecoderConfig
+from headrace.ops.interface import DeviceMemory
+
+LIVE_ROWS = 6
+"""Arrays of a step as wide as the widest that are held at a time: inputs and outputs of an
+operation, the residual stream, and copies padded to whole tiles."""
+
+LOGIT_BYTES = 64
+"""For each logit of a row that is drawn from: float32 and float64, counts, sums, and a sort of
+values with their places."""
+
+DECODE_BYTES = 16
+"""For each value of a slice of a weight that is decoded: itself, and the numbers it is made of."""
+
+DECODED_VALUES = 1 << 26
+"""Values of a slice, at most (SLICE_VALUES of ops/torch/sums.py)."""
+
+
+def device_room(device: DeviceMemory, share: float) -> int:
+    """Bytes that are left of a share of the device's memory, with what is in use there now."""
+    return max(0, int(device.total_bytes * share) - (device.total_bytes - device.free_bytes))
+
+
+def step_bytes(model: DecoderConfig, vocab_size: int, config: EngineConfig) -> int:
+    """Bytes that a step computes with, beside weights and KV cache, at most.
+
+    Prompts whose own log probabilities are asked for take more: a row of logits for each token.
+    """
+    shapes = [model.attention_of(layer) for layer in range(model.num_layers)]
+    inner = max((model.intermediate_size, *model.mlp_widths))
+    if model.experts is not None:
+        routed = model.experts.routing.experts_per_token * model.hidden_size
+        inner = max(inner, model.experts.intermediate_size, routed)
+    widest = max(2 * inner, model.hidden_size, *(shape.row_width for shape in shapes))
+    rows = config.max_num_batched_tokens
+    decoded = min(DECODED_VALUES, model.hidden_size * max(vocab_size, 2 * inner))
+    drawn = min(rows, config.max_num_seqs) * vocab_size
+    return 4 * LIVE_ROWS * rows * widest + LOGIT_BYTES * drawn + DECODE_BYTES * decoded

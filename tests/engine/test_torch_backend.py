@@ -1,0 +1,95 @@
+"""The engine on the torch backend, on a processor: streams together are what each alone is, and
+greedy tokens are those of the kernels.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import LLM, SamplingParams
+from headrace.errors import ConfigError
+from tests.engine.test_exactness import (
+    GROUPS,
+    KINDS,
+    TINY,
+    check_head,
+    check_together_is_what_alone_is,
+)
+from tests.models.shipped_moe import GREEDY, SHIPPED, greedy_of_headrace, write_f32
+
+pytest.importorskip("torch", reason="the torch backend needs PyTorch")
+
+pytestmark = pytest.mark.torch
+
+STREAMS = 12
+"""Enough that some are computed together, some preempted and some cancelled."""
+
+
+@pytest.mark.parametrize(
+    ("family", "codec", "kv"),
+    [
+        ("llama", "F32", {}),
+        ("qwen3", "Q8_0", {"kv_cache_dtype": "bf16"}),
+        ("gemma2", "BF16", KINDS["full"]),
+        ("deepseek_v3", "Q8_0", KINDS["latents"]),
+        pytest.param("llama4_text", "F32", {}, marks=pytest.mark.load),
+        pytest.param("gpt_oss", "Q8_0", KINDS["sliding"], marks=pytest.mark.load),
+        pytest.param("llama", "Q4_0", KINDS["near"], marks=pytest.mark.load),
+    ],
+)
+def test_together_is_bit_for_bit_what_alone_is(family: str, codec: str, kv: dict[str, Any]) -> None:
+    shape = (GROUPS | TINY).get(family, {})
+    named = {"kv": kv["kv_cache_dtype"]} if "kv_cache_dtype" in kv else {}
+    rest = {name: value for name, value in kv.items() if name != "kv_cache_dtype"}
+    check_together_is_what_alone_is(family, shape, "torch", codec, STREAMS, **named, **rest)
+
+
+@pytest.mark.parametrize(
+    ("family", "codec", "kv"),
+    [
+        ("mimo", "Q8_0", "auto"),
+        pytest.param("eagle3", "F32", "auto", marks=pytest.mark.load),
+        pytest.param("dflash", "BF16", "auto", marks=pytest.mark.load),
+        pytest.param("medusa", "F32", "q4_0", marks=pytest.mark.load),
+    ],
+)
+def test_a_head_changes_no_bit(family: str, codec: str, kv: str, tmp_path: Path) -> None:
+    check_head("torch", family, codec, kv, tmp_path, STREAMS, is_short=False)
+
+
+FEW_TOKENS = 12
+"""Of each answer of headrace-moe: experts are computed one after another here."""
+
+
+@pytest.mark.skipif(
+    not SHIPPED.exists(), reason="models/ is in the repository, in no sdist and no wheel"
+)
+def test_greedy_tokens_of_headrace_moe_are_those_of_transformers(tmp_path: Path) -> None:
+    """As they are on the kernels (tests/models/test_shipped_moe.py), at F32."""
+    entries = json.loads(GREEDY.read_text(encoding="utf-8"))[:3]
+    given = [entry["prompt"] for entry in entries]
+    settings = {"backend": "torch", "device": "cpu"}
+    greedy = greedy_of_headrace(write_f32(tmp_path / "moe"), given, FEW_TOKENS, **settings)
+    assert greedy == [entry["greedy"][:FEW_TOKENS] for entry in entries]
+
+
+def test_greedy_tokens_of_a_small_model_are_those_of_the_kernels(shared_assets: Path) -> None:
+    model = shared_assets / "models" / "stories260K" / "stories260K.gguf"
+    params = SamplingParams(temperature=0, max_tokens=40, logprobs=2)
+    given = ["Once upon a time", "The little dog", "A"]
+    answers = []
+    for backend in ("cpu", "torch"):
+        llm = LLM(model, backend=backend, device="cpu")
+        answers.append([one.choices[0] for one in llm.generate(given, params, progress=False)])
+    for one, other in zip(*answers, strict=True):
+        assert one.token_ids == other.token_ids
+        assert one.text == other.text
+
+
+def test_a_device_that_is_not_there_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--device is cuda:99"):
+        LLM(tmp_path / "no-such-model.gguf", device="cuda:99")
