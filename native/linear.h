@@ -137,15 +137,25 @@ static void block_float(const LinearArgs& a, int64_t panel, int64_t count, int64
   }
 }
 
-// Few rows: every panel meets all of them, in one or two passes, before the next one is read.
+// Few rows: every panel, or every two, meet all of them, some at a time, before the next ones are read.
 template <bool kFloats, int kFirst, int kEnd>
 static void linear_few(const LinearArgs& a, int64_t panel_begin, int64_t panel_end,
                        int64_t row_begin, int64_t row_end, LinearScratch* s) {
   const Codec codec = a.weight.codec;
-  const int64_t chunk = chunk_rows(row_end - row_begin, kStreamRows);
-  for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
+  const int64_t all = row_end - row_begin;
+  const int64_t step = panels_pair(codec, all) ? kBlockPanels : 1;
+  const int64_t chunk = chunk_rows(all, step > 1 ? kBlockRows : kStreamRows);
+  for (int64_t panel = panel_begin, count; panel < panel_end; panel += count) {
+    count = panel_end - panel < step ? panel_end - panel : step;
     for (int64_t row = row_begin; row < row_end; row += chunk) {
       const int64_t rows = row_end - row < chunk ? row_end - row : chunk;
+      // The panels after these, shared out over the passes; none of another thread's.
+      const int64_t left = panel_end - panel - count, after = left < count ? left : count;
+      const int64_t bytes = after * a.weight.panel_bytes, done = row - row_begin;
+      const int64_t from = bytes * done / all;
+      const Ahead asked = {a.weight.panels + panel_end * a.weight.panel_bytes,
+                           a.weight.panels + (panel + count) * a.weight.panel_bytes + from,
+                           bytes * (done + rows) / all - from};
       clear_sums(s->sums, rows);
       if constexpr (kFloats) {
         if (codec == Codec::f32) stream_float<F32Pairs>(a, panel, panel_end, row, rows, s->sums);
@@ -160,10 +170,10 @@ static void linear_few(const LinearArgs& a, int64_t panel_begin, int64_t panel_e
       }
       if (is_quantised(codec)) {
         headrace::with_quantised<kFirst, kEnd>(codec, [&]<Codec C>() {
-          stream_int8<C>(a, panel, panel_end, row, rows, s->sums);
+          stream_int8<C>(a, panel, count, row, rows, asked, s->sums);
         });
       }
-      finish(a, s->sums, panel, 1, row, rows);
+      finish(a, s->sums, panel, count, row, rows);
     }
   }
 }
@@ -204,7 +214,8 @@ static void linear_many(const LinearArgs& a, int64_t panel_begin, int64_t panel_
 template <bool kFloats, int kFirst, int kEnd>
 static void linear_of(const LinearArgs& a, int64_t panel_begin, int64_t panel_end,
                       int64_t row_begin, int64_t row_end, void* scratch) {
-  const bool few = row_end - row_begin <= 2 * kStreamRows;
+  const int64_t rows = row_end - row_begin;
+  const bool few = rows <= most_few(a.weight.codec, rows);
   const auto linear =
       few ? linear_few<kFloats, kFirst, kEnd> : linear_many<kFloats, kFirst, kEnd>;
   linear(a, panel_begin, panel_end, row_begin, row_end, static_cast<LinearScratch*>(scratch));

@@ -18,6 +18,26 @@ using headrace::Operand;
 // Tiles of a k block of many rows: 16 x 2 panels x 576 to 768 bytes = 18 to 24 KiB, in the
 // first-level cache. A multiple of the 8 tiles of a block of 256.
 constexpr int64_t kUnpackedTiles = 16;
+
+// Whether few rows of a kind meet two panels side by side: where more rows than a weight has bits multiply
+// it, what binds is no longer memory but the loads of the rows, one for each dot product, which two panels
+// share. Operands are then made for kBlockRows rows at a time instead of kStreamRows, which those of a code
+// book do not pay.
+HEADRACE_INLINE bool panels_pair(Codec codec, int64_t rows) {
+  const CodecFacts& f = facts(codec);
+  return kBlockPanels > 1 && f.groups > 0 && f.book.length == 0 &&
+         rows > headrace::tile_bytes(f) / (2 * kTile);
+}
+
+// Up to how many rows operands are made in registers, for some rows at a time: as long as that costs less
+// than an unpacked copy, whose making and reading the first rows wait for. Seen at avx512; scales of two
+// groups, and minimums, leave it fewer instructions that nothing else waits for.
+HEADRACE_INLINE int64_t most_few(Codec codec, int64_t rows) {
+  if (!panels_pair(codec, rows)) return 2 * kStreamRows;
+  const CodecFacts& f = facts(codec);
+  return f.groups == 1 && !f.mins ? 48 : 24;
+}
+
 // Rows that go through a k block together: as many bytes as kChunkRows have as f32. Their sums are 24 KiB.
 constexpr int64_t kInt8ChunkRows = 4 * kChunkRows;
 
@@ -41,49 +61,83 @@ HEADRACE_INLINE ISum dot(ISum sum, const Quads& w, const int8_t* x) {
   return kWide ? dot4_wide(sum, w, x) : dot4(sum, w, x);
 }
 
-// `end` is that of all weights of the call.
-template <int MR, Codec C>
-static void stream_tiles(const Int8Rows& x, const uint8_t* block, int64_t blocks,
-                         const uint8_t* end, float* sums) {
+// What a pass over panels asks for. One panel: kPrefetchBytes ahead of itself, up to `end`. Two: the
+// `bytes` from `next` on, the pass's share of the two after them.
+struct Ahead {
+  const uint8_t* end;
+  const uint8_t* next;
+  int64_t bytes;
+};
+
+// sums[i][j] of MR rows and NP panels, `panel` bytes apart.
+template <int MR, int NP, Codec C>
+static void stream_tiles(const Int8Rows& x, const uint8_t* block, int64_t panel, int64_t blocks,
+                         const Ahead& asked, float* sums) {
   using P = Packed<C>;
   constexpr int G = P::kGroups, kOfGroup = kFours / G;
-  F total[MR];
+  F total[MR][NP];
 HEADRACE_UNROLL
-  for (int i = 0; i < MR; ++i) total[i] = zero();
+  for (int i = 0; i < MR; ++i) {
+HEADRACE_UNROLL
+    for (int j = 0; j < NP; ++j) total[i][j] = zero();
+  }
   const int8_t* q = x.q;
   const float* d = x.d;
   const int32_t* start = x.start;
   const float* msum = x.sums;
   const int64_t tiles = x.tiles;
+  const int64_t of_tile = NP == 1 ? 0 : asked.bytes / (blocks * P::kTiles) + 1;
+  int64_t next = 0, next_end = 0;
   for (int64_t b = 0; b < blocks; ++b, block += P::kBlockBytes) {
-    const P p = P::open(block);
+    P p[NP];
+HEADRACE_UNROLL
+    for (int j = 0; j < NP; ++j) p[j] = P::open(block + j * panel);
     const uint8_t* tile = block + P::kHeaderBytes;
-    const int64_t ahead = asked_ahead(block, end);
-    for (int64_t at = 0; at < P::kHeaderBytes; at += 64) prefetch(block + ahead + at);
+    const int64_t ahead = NP == 1 ? asked_ahead(block, asked.end) : 0;
+    for (int64_t at = 0; NP == 1 && at < P::kHeaderBytes; at += 64) prefetch(block + ahead + at);
     for (int t = 0; t < P::kTiles; ++t, tile += P::kTileBytes) {
-      for (int64_t at = 0; at < P::kTileBytes; at += 64) prefetch(tile + ahead + at);
-      const auto w_tile = P::open_tile(block, tile, t);
+      for (int64_t at = 0; NP == 1 && at < P::kTileBytes; at += 64) prefetch(tile + ahead + at);
+      for (next_end += of_tile; NP > 1 && next < next_end; next += 64) {
+        prefetch_far(asked.next + next);
+      }
+      decltype(P::open_tile(block, tile, t)) w_tile[NP];
+HEADRACE_UNROLL
+      for (int j = 0; j < NP; ++j) w_tile[j] = P::open_tile(block + j * panel, tile + j * panel, t);
       unrolled<0, G>([&]<int g>() __attribute__((always_inline)) {
-        ISum s[MR];
-HEADRACE_UNROLL
-        for (int i = 0; i < MR; ++i) s[i] = isum(P::kStarts ? start[i * tiles * G + g] : 0);
-        unrolled<g * kOfGroup, (g + 1) * kOfGroup>([&]<int kFour>() __attribute__((always_inline)) {
-          const Quads w = quads(P::template four<kFour>(w_tile));
-HEADRACE_UNROLL
-          for (int i = 0; i < MR; ++i) {
-            s[i] = dot<P::kWide>(s[i], w, q + i * tiles * kTile + kFour * 4);
-          }
-        });
-        const F scale = P::template scale<g>(p, w_tile, block, t * G + g);
+        ISum s[MR][NP];
 HEADRACE_UNROLL
         for (int i = 0; i < MR; ++i) {
-          total[i] = fma(to_float(s[i]), mul(scale, splat(d[i * tiles])), total[i]);
+          const ISum from = isum(P::kStarts ? start[i * tiles * G + g] : 0);
+HEADRACE_UNROLL
+          for (int j = 0; j < NP; ++j) s[i][j] = from;
         }
-        if constexpr (P::kMins) {
-          const F min = P::min(p, block, t * G + g);
+        unrolled<g * kOfGroup, (g + 1) * kOfGroup>([&]<int kFour>() __attribute__((always_inline)) {
+          Quads w[NP];
+HEADRACE_UNROLL
+          for (int j = 0; j < NP; ++j) w[j] = quads(P::template four<kFour>(w_tile[j]));
 HEADRACE_UNROLL
           for (int i = 0; i < MR; ++i) {
-            total[i] = fnma(min, splat(msum[i * tiles * G + g]), total[i]);
+            const int8_t* of_row = q + i * tiles * kTile + kFour * 4;
+HEADRACE_UNROLL
+            for (int j = 0; j < NP; ++j) s[i][j] = dot<P::kWide>(s[i][j], w[j], of_row);
+          }
+        });
+HEADRACE_UNROLL
+        for (int j = 0; j < NP; ++j) {
+          const F scale = P::template scale<g>(p[j], w_tile[j], block + j * panel, t * G + g);
+HEADRACE_UNROLL
+          for (int i = 0; i < MR; ++i) {
+            total[i][j] = fma(to_float(s[i][j]), mul(scale, splat(d[i * tiles])), total[i][j]);
+          }
+        }
+        if constexpr (P::kMins) {
+HEADRACE_UNROLL
+          for (int j = 0; j < NP; ++j) {
+            const F min = P::min(p[j], block + j * panel, t * G + g);
+HEADRACE_UNROLL
+            for (int i = 0; i < MR; ++i) {
+              total[i][j] = fnma(min, splat(msum[i * tiles * G + g]), total[i][j]);
+            }
           }
         }
       });
@@ -94,7 +148,10 @@ HEADRACE_UNROLL
     }
   }
 HEADRACE_UNROLL
-  for (int i = 0; i < MR; ++i) store(sums + i * kBlockPanels * kLanes, total[i]);
+  for (int i = 0; i < MR; ++i) {
+HEADRACE_UNROLL
+    for (int j = 0; j < NP; ++j) store(sums + (i * kBlockPanels + j) * kLanes, total[i][j]);
+  }
 }
 
 // sums[i][j] of MR rows and NP panels, `panel` tiles apart, over `tiles` tiles. Where no sum starts at
@@ -167,17 +224,23 @@ HEADRACE_UNROLL
   }
 }
 
-// Few rows: each panel is read once, front to back, and the next ones up to panel_end after it.
+// Few rows: `count` panels front to back. `asked`: of a pass over some rows.
 template <Codec C>
-static void stream_int8(const LinearArgs& a, int64_t panel, int64_t panel_end, int64_t row,
-                        int64_t rows, float* sums) {
+static void stream_int8(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
+                        int64_t rows, const Ahead& asked, float* sums) {
   using P = Packed<C>;
   const Int8Rows x = Int8Rows::at(a.x, a.weight.tiles, P::kGroups, row, 0);
   const uint8_t* w = a.weight.panels + panel * a.weight.panel_bytes;
-  with_rows<kStreamRows>(rows, [&]<int MR>() {
-    stream_tiles<MR, C>(x, w, a.weight.tiles / P::kTiles,
-                        a.weight.panels + panel_end * a.weight.panel_bytes, sums);
-  });
+  const auto stream = [&]<int MR, int NP>() {
+    stream_tiles<MR, NP, C>(x, w, a.weight.panel_bytes, a.weight.tiles / P::kTiles, asked, sums);
+  };
+  if (kBlockPanels > 1 && count == kBlockPanels) {
+    with_rows<kBlockRows>(rows, [&]<int MR>() {
+      stream.template operator()<MR, kBlockPanels>();
+    });
+  } else {
+    with_rows<kStreamRows>(rows, [&]<int MR>() { stream.template operator()<MR, 1>(); });
+  }
 }
 
 // One block of k over all rows.

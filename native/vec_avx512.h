@@ -265,7 +265,11 @@ HEADRACE_INLINE Bytes gather(const uint32_t* table, Bytes index) {
   return _mm512_i32gather_epi32(index, table, 4);
 }
 
-HEADRACE_INLINE Quads quads(Bytes x) { return x; }
+// Kept in a register: gcc 12 would load it again for each dot product where rows are few.
+HEADRACE_INLINE Quads quads(Bytes x) {
+  asm("" : "+v"(x));
+  return x;
+}
 HEADRACE_INLINE ISum isum(int32_t start) { return _mm512_set1_epi32(start); }
 // Adds, in each lane, 4 bytes of w times the 4 signed bytes at x, which are never -128. dot4: the
 // bytes of w are at most 127; dot4_wide: they are anything, unsigned or signed as kSignedBytes says.
