@@ -82,6 +82,9 @@ class MockOps:
     populated = 0
     """Blocks whose memory was asked for."""
 
+    def memory(self) -> None:
+        """That of this machine."""
+
     def expert_cache_stats(self) -> None:
         return None
 

@@ -21,13 +21,19 @@ def tensor(values: npt.ArrayLike, name: str = "t") -> Tensor:
     return Tensor(name, array.shape, get_codec("F32"), rows.view(np.uint8))
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=pytest.mark.torch if name == "torch" else ()) for name in BACKENDS
+    ]
+)
 def ops(request: pytest.FixtureRequest) -> Ops:
     if request.param == "cpu":
         pytest.importorskip(
             "headrace.ops.cpu._native", reason="the kernels are not built", exc_type=ImportError
         )
-    return make_ops(request.param)
+    if request.param == "torch":
+        pytest.importorskip("torch", reason="the torch backend needs PyTorch")
+    return make_ops(request.param, device="cpu")
 
 
 def test_rope_angles_are_rounded_once_however_far_the_position(ops: Ops) -> None:
@@ -45,7 +51,7 @@ def test_rope_angles_are_rounded_once_however_far_the_position(ops: Ops) -> None
 
 
 def test_vectors_take_their_offset_and_have_one_dimension(ops: Ops) -> None:
-    got = ops.vector(tensor([1.0, -2.5]), offset=1.0)
+    got = ops.host(ops.vector(tensor([1.0, -2.5]), offset=1.0))
     assert got.dtype == np.float32
     assert got.tolist() == [2.0, -1.5]
     with pytest.raises(ValueError, match=r"t: shape \(1, 2\) is not that of a vector"):

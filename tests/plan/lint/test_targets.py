@@ -83,7 +83,9 @@ def test_settings_of_headrace_and_of_vllm(tmp_path: Path) -> None:
     own = engine(written(tmp_path, "own.yaml", "model: m\nmax-num-seqs: 8\nthreads: 2\n"))
     assert own.runtime == "headrace" and own.max_queued and own.max_queued.value == 512
     assert own.max_queued.where == "headrace's default"
-    other = engine(written(tmp_path, "vllm.yaml", "model: m\ngpu-memory-utilization: 0.9\n"))
+    other = engine(
+        written(tmp_path, "vllm.yaml", "enforce-eager: true\ngpu-memory-utilization: 0.9\n")
+    )
     assert other.runtime == "vllm" and other.memory_share and other.memory_share.value == 0.9
     (same,) = read_targets([str(tmp_path / "own.yaml")], runtime="vllm").engines
     assert same.runtime == "vllm" and same.max_queued is None
@@ -115,7 +117,7 @@ def test_prompts_and_notes(tmp_path: Path) -> None:
         ("x.yaml", "- 1\n", "is not a config"),
         ("x.yaml", "colour: red\n", "--runtime"),
         ("x.yaml", "max-num-seqs: 0\n", "--max-num-seqs is 0"),
-        ("x.yaml", "gpu-memory-utilization: much\n", "must be a number"),
+        ("x.yaml", "enforce-eager: true\ngpu-memory-utilization: much\n", "must be a number"),
         ("x.yaml", "model: m\nspeculative-config: 3\nenforce-eager: on\n", "must be an object"),
         ("x.sh", "vllm serve 'm\n", "No closing quotation"),
         ("x.jsonl", "{}\n", "neither messages nor prompt"),
