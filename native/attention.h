@@ -402,7 +402,7 @@ static void walk_runs(const AttentionArgs& a, const AttentionItem& item, const R
                       int64_t first, int64_t end, int64_t row, int64_t from) {
   const int64_t heads = item.q_end - item.q_begin;
   const AttentionRun& run = item.runs[first];
-  const int64_t known = a.batch.positions[run.end - 1] + 1;
+  const int64_t known = int64_t{a.batch.positions[run.end - 1]} + 1;
   int64_t rows = (run.end - run.begin) * heads, to = known;
   for (int64_t i = first + 1; i < end; ++i) {
     rows += (item.runs[i].end - item.runs[i].begin) * heads;
@@ -440,7 +440,7 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
     const int64_t of_run = (run.end - run.begin) * heads;
     if (item.from > 0) {
       walk<Way>(a, item, s, {run.request, row, of_run, 0, item.from,
-                             a.batch.positions[run.end - 1] + 1});
+                             int64_t{a.batch.positions[run.end - 1]} + 1});
     }
     row += of_run;
   }
