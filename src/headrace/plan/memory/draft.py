@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.catalog import Catalog
+from headrace.engine.drafts.heads.few_bits import few_bits_bytes
 from headrace.engine.drafts.speculative_config import SpeculativeConfig, head_kind_of
 from headrace.errors import ConfigError, FetchError
 from headrace.models import read_config
@@ -69,8 +70,8 @@ def draft_named(
         else:
             config = _of_layers(folder.config, 1 if kind_of_head == "eagle3" else None)
             shape = shape_of_layers(config, path.name, str(path))
-        stored = folder.checkpoint.nbytes
-        weights = _weights(f"weights of the head {path.name}", stored, str(path))
+        held = few_bits_bytes(folder)
+        weights = _weights(f"weights of the head {path.name}, in few bits", held, str(path))
         return Draft(f"the head {path.name}", replace(shape, context_tokens=None), weights)
     shape = shape_named(catalog, spec.model, environ)
     kind = None
