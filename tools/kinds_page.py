@@ -66,8 +66,8 @@ SLOW: Sequence[tuple[str, tuple[str, ...]]] = (
 """Why kinds stay below AIM."""
 
 MISSING: Mapping[tuple[str, str], str] = {
-    ("made", "folders"): "`headrace quantize --format` makes what its sixteen formats are, all of "
-    "compressed-tensors. Ten of these layouts are compressed-tensors' own and are not among them: "
+    ("made", "folders"): "`headrace quantize --format` makes sixteen formats, all in layouts of "
+    "compressed-tensors. Ten layouts of compressed-tensors are not among them: "
     "W8A8 with one scale for static activations, W8A8 with zero points of weights or of "
     "activations, W8A16 in rows, in bytes or with zero points, W4A16 in rows or in an order, and "
     "W4A8 and W4AFP8 packed, which `--format` writes with a byte for each weight. The others are "
