@@ -66,8 +66,13 @@ SLOW: Sequence[tuple[str, tuple[str, ...]]] = (
 """Why kinds stay below AIM."""
 
 MISSING: Mapping[tuple[str, str], str] = {
-    ("made", "folders"): "`headrace quantize --format` makes what llm-compressor writes, which is "
-    "compressed-tensors; the others are layouts of programs before it, or of a GPU's own tools.",
+    ("made", "folders"): "`headrace quantize --format` makes sixteen formats, all in layouts of "
+    "compressed-tensors. Ten layouts of compressed-tensors are not among them: "
+    "W8A8 with one scale for static activations, W8A8 with zero points of weights or of "
+    "activations, W8A16 in rows, in bytes or with zero points, W4A16 in rows or in an order, and "
+    "W4A8 and W4AFP8 packed, which `--format` writes with a byte for each weight. The others are "
+    "written by other programs: DeepSeek's and AutoFP8's FP8, modelopt, fbgemm, SGLang's INT8, "
+    "GPTQ, AWQ, AutoRound, bitsandbytes and gpt-oss's own.",
     ("elsewhere", "folders"): "Folders are read by formula, not beside the programs that make "
     "them: those need PyTorch, and their kernels a GPU.",
 }

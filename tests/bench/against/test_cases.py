@@ -63,9 +63,11 @@ def test_no_figure_has_a_reason(records: list[RequestRecord], message: str) -> N
         tokens_per_s(CASES["decode"], records)
 
 
-def test_arguments_are_of_the_lengths_of_the_case() -> None:
+def test_prompts_are_of_the_lengths_of_the_case() -> None:
     case = CASES["shared-512"]
-    arguments = case.arguments()
-    prefix = int(arguments[arguments.index("--prefix-tokens") + 1])
-    own = int(arguments[arguments.index("--input-tokens") + 1])
+    prompts = case.prompts(7)
+    prefix, own = int(prompts.prefix_tokens or 0), int(prompts.input_tokens)
     assert (prefix, prefix + own, case.positions) == (512, case.prompt, case.prompt + case.new)
+    assert (prompts.seed, case.load.users, case.load.requests) == (7, 32, 32)
+    assert prompts.request.extra_body == {"temperature": 0}
+    assert CASES["sampled-32"].prompts(7).request.extra_body["top_k"] == 20

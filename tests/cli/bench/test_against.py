@@ -18,7 +18,7 @@ MOCK = f"{sys.executable} -m headrace bench mock --port {{port}} --ttft 20 --tpo
 @pytest.mark.process
 def test_both_are_started_measured_and_ended() -> None:
     command = [sys.executable, "-m", "headrace", "bench", "against", MOCK, str(embedded_model())]
-    command += ["--cases", "decode,prefill-512", "--minutes", "0.01", "--json"]
+    command += ["--cases", "decode,prefill-512", "--minutes", "0.01", "--seed", "5", "--json"]
     command += ["--", "--max-num-seqs", "3"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
@@ -26,6 +26,7 @@ def test_both_are_started_measured_and_ended() -> None:
     assert "--max-num-seqs 3" in message["headrace"]["command"]
     assert "bench mock --port" in message["peer"]["command"]
     assert set(message["ready_s"]) == {"peer", "headrace"}
+    assert message["seed"] == 5
     decode = message["results"][0]
     # 127 tokens of 50 ms each.
     assert decode["peer"][0] == pytest.approx(20, rel=0.2)

@@ -6,13 +6,16 @@ that server would see, its HTTP and its tokenizer included.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Literal, NamedTuple
 
 from headrace.bench.load.failures import failure_report
+from headrace.bench.load.load_options import LoadOptions
+from headrace.bench.load.prompt_options import PromptOptions
+from headrace.bench.prompts.options import RequestOptions
 from headrace.bench.record import RequestRecord
-from headrace.errors import HeadraceError
+from headrace.errors import ConfigError, HeadraceError, shown
 
 _NS_PER_S = 1e9
 
@@ -38,15 +41,21 @@ class AgainstCase(NamedTuple):
         """Longest that a request becomes."""
         return self.prompt + self.new
 
-    def arguments(self) -> list[str]:
-        """Of `headrace bench load`."""
-        lengths = ["--input-tokens", str(self.prompt - self.shared), "--output-tokens"]
-        load = [*lengths, str(self.new), "--concurrency", str(self.users)]
-        load += ["--requests", str(self.users), "--ignore-eos"]
-        load += ["--extra-body", _SAMPLED if self.sampled else _GREEDY]
-        if self.shared:
-            load += ["--prefix-tokens", str(self.shared)]
-        return load
+    @property
+    def load(self) -> LoadOptions:
+        """All of its requests at once."""
+        return LoadOptions(concurrency=self.users, requests=self.users)
+
+    def prompts(self, seed: int) -> PromptOptions:
+        """Of one run; the same for the same seed."""
+        drawing = _SAMPLED if self.sampled else _GREEDY
+        return PromptOptions(
+            input_tokens=str(self.prompt - self.shared),
+            output_tokens=str(self.new),
+            prefix_tokens=str(self.shared) if self.shared else None,
+            request=RequestOptions(ignore_eos=True, extra_body=dict(drawing)),
+            seed=seed,
+        )
 
 
 def _streams(users: int, *, sampled: bool = False) -> AgainstCase:
@@ -79,9 +88,24 @@ CASES = {
 }
 """By name."""
 
-_GREEDY = '{"temperature": 0}'
-_SAMPLED = '{"temperature": 0.6, "top_k": 20, "top_p": 0.95}'
+_GREEDY: Mapping[str, float] = {"temperature": 0}
+_SAMPLED: Mapping[str, float] = {"temperature": 0.6, "top_k": 20, "top_p": 0.95}
 """As Qwen3's generation_config.json recommends."""
+
+
+def cases_of(names: str | None) -> list[AgainstCase]:
+    """Those of a list of names with commas between them, each once; DEFAULT_CASES for None.
+
+    Raises ConfigError for a name that is none, and for no name.
+    """
+    if names is None:
+        return [CASES[name] for name in DEFAULT_CASES]
+    asked = [name.strip() for name in names.split(",") if name.strip()]
+    if not asked or any(name not in CASES for name in asked):
+        raise ConfigError(
+            f"--cases {shown(names)}: not a list of some of {', '.join(CASES)}; name those"
+        )
+    return [CASES[name] for name in dict.fromkeys(asked)]
 
 
 def tokens_per_s(case: AgainstCase, records: Sequence[RequestRecord]) -> float:

@@ -1,7 +1,8 @@
-"""The same loads of two servers in turns, A B A B, with the machine's limits read in between.
+"""The same loads of two servers in turns, with the machine's limits read in between.
 
-A pair of one case is measured within seconds, so that what drifts on the machine drifts for both;
-ratios are of pairs. What was not measured is reported with the reason.
+A pair of one case is measured within seconds, so that what drifts on the machine drifts for both,
+and which server comes first changes from pair to pair; ratios are of pairs. What was not measured
+is reported with the reason.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class _OpenedHead:
 
 
 def _load_folder(kind: HeadKind, folder: HeadFolder, target: Model, ops: Ops) -> DraftHead:
-    return _LOADERS[kind](in_few_bits(folder), target, ops)
+    return _LOADERS[kind](in_few_bits(folder, ops.num_threads), target, ops)
 
 
 @contextmanager

@@ -93,8 +93,9 @@ class PointKind:
 _THREE = (8, 25, 43)
 _EIGHT = (4, 12, 20, 28, 36, 44, 52, 62)
 # The steps are those at which errors over normal and Student-t values stopped falling. The
-# stretches are those of 1, 1.02, 1.04 and 1.06, or between two, at which headrace-base and
-# headrace-moe diverged least from themselves (docs/quantization.md).
+# stretches lie between factors at which a model was seen to diverge less from itself than at 1 (of
+# IQ2_XXS 1.04, of IQ1_S 1.02 to 1.06); IQ2_S and IQ1_M have those of their neighbours, with no
+# series of their own. docs/quantization.md has what was measured, with the factors that stand here.
 POINTED: Mapping[str, PointKind] = {
     "IQ3_XXS": PointKind("IQ3_XXS", 32, _EIGHT, Signs.EVEN, 15, 0.25, Steps(0.6, 0.06, 10)),
     "IQ3_S": PointKind(

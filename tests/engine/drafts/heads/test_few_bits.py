@@ -20,7 +20,7 @@ def folder_in(path: Path, **tensors: np.ndarray) -> HeadFolder:
 
 def test_matrices_are_near_what_they_were_and_vectors_are_the_same(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    made = in_few_bits(folder)
+    made = in_few_bits(folder, 2)
     assert list(made.tensors) == list(folder.tensors)
     assert made.checkpoint.nbytes == few_bits_bytes(folder) < 0.4 * folder.checkpoint.nbytes
     for name, tensor in made.tensors.items():
@@ -35,4 +35,4 @@ def test_matrices_are_near_what_they_were_and_vectors_are_the_same(tmp_path: Pat
 def test_a_tensor_that_is_not_finite_is_named(tmp_path: Path) -> None:
     spoiled = folder_in(tmp_path, **{"norm.weight": np.full(64, np.inf, np.float32)})
     with pytest.raises(CheckpointError, match=r"model\.norm\.weight holds NaN or infinity"):
-        in_few_bits(spoiled)
+        in_few_bits(spoiled, 1)

@@ -8,7 +8,6 @@ no whole number of blocks, stay as they are.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -36,9 +35,10 @@ def few_bits_bytes(folder: HeadFolder) -> int:
     )
 
 
-def in_few_bits(folder: HeadFolder) -> HeadFolder:
-    """The same head in few bits. Raises CheckpointError for values that are not finite."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+def in_few_bits(folder: HeadFolder, num_threads: int) -> HeadFolder:
+    """The same head in few bits, made by so many threads. Raises CheckpointError for values that
+    are not finite."""
+    with ThreadPoolExecutor(num_threads) as pool:
         made = list(pool.map(_recoded, _codecs(folder.tensors)))
     return replace(folder, tensors=dict(zip(folder.tensors, made, strict=True)))
 

@@ -15,7 +15,7 @@ class Pass(NamedTuple):
     seconds: float
 
 
-class Model(Protocol):
+class PassModel(Protocol):
     """A draft model or a head (draft_chain.py)."""
 
     @property

@@ -31,7 +31,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from headrace.engine.drafts.gain_account import GainAccount
-from headrace.engine.drafts.passes.model import Model
+from headrace.engine.drafts.passes.model import PassModel
 from headrace.engine.drafts.passes.pass_costs import PassCosts
 from headrace.engine.drafts.passes.reading import Reading
 from headrace.engine.drafts.passes.tries import TRY_DRAFTS, Tries
@@ -119,7 +119,7 @@ class ModelDrafts:
 
     def __init__(
         self,
-        model: Model,
+        model: PassModel,
         costs: StepCosts,
         *,
         most: int,
@@ -329,7 +329,7 @@ class ModelDrafts:
         self, batch: int, wanted: Sequence[DraftRoom], most: int, step_s: float
     ) -> list[tuple[Request, int]]:
         """The request whose drafts are tried, if any; where none is, the rest begins."""
-        request = self._tries.cheapest([each.request for each in wanted])
+        request = self._tries.next_request([each.request for each in wanted])
         room = next(each.room for each in wanted if each.request is request)
         count = min(TRY_DRAFTS, room, self._most, most)
         verdict = self._tries.ask(request, batch, count, step_s)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from headrace.engine.drafts.passes.model import Model
+from headrace.engine.drafts.passes.model import PassModel
 from headrace.engine.drafts.passes.pass_costs import PassCosts
 from headrace.engine.drafts.passes.reading import Reading
 from headrace.engine.drafts.step_costs import StepCosts
@@ -38,7 +38,9 @@ MOST_WAITED_STEPS = 32
 class Tries:
     """The tries of one engine."""
 
-    def __init__(self, model: Model, costs: StepCosts, passes: PassCosts, reading: Reading) -> None:
+    def __init__(
+        self, model: PassModel, costs: StepCosts, passes: PassCosts, reading: Reading
+    ) -> None:
         """costs: of the target's steps."""
         self._model = model
         self._costs = costs
@@ -59,8 +61,9 @@ class Tries:
         """A step begins."""
         self.is_try = False
 
-    def cheapest(self, requests: Sequence[Request]) -> Request:
-        """The request whose try costs least; of equals the one that was not tried for longest."""
+    def next_request(self, requests: Sequence[Request]) -> Request:
+        """The request with fewest tokens to read before a try, where up to TRY_LAG count alike; of
+        equals the one that was not tried for longest."""
         return min(
             requests,
             key=lambda each: (max(self._model.lag(each), TRY_LAG), self._tried_at.get(each, 0)),

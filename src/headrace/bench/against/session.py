@@ -1,0 +1,174 @@
+"""Both servers from their start to the last pair."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from typing import NamedTuple
+
+from headrace.bench.against.cases import AgainstCase
+from headrace.bench.against.loads import Loads, with_model
+from headrace.bench.against.peer import (
+    ServerFacts,
+    engine_labels,
+    is_here,
+    is_ready,
+    server_facts,
+)
+from headrace.bench.against.process import free_port, started
+from headrace.bench.against.turns import Comparison, Run, in_turns
+from headrace.bench.client.endpoints import Endpoint, split_url
+from headrace.bench.load.failures import failure_report
+from headrace.bench.load.tokenization import load_tokenization
+from headrace.bench.machine import Probe, measure_machine
+from headrace.errors import ConfigError, shown
+from headrace.telemetry.machine import DRAM_FOOTPRINT_BYTES, Limits
+
+PORT = "{port}"
+"""In a command, where the port belongs."""
+
+
+class ComparisonOptions(NamedTuple):
+    """A comparison that is asked for."""
+
+    peer: str | Sequence[str]
+    """The URL of a server that runs, or a command that starts one, with PORT in it."""
+    own: Sequence[str]
+    """The command that starts ours, likewise."""
+    tokenizer: str | None
+    """The checkpoint whose tokenizer makes the prompts: a path or a hub id; None: the model that
+    ships."""
+    peer_model: str | None
+    """None for the one that it lists."""
+    seed: int
+    """Of the prompts, which are the same for both."""
+    budget_s: float
+    start_timeout_s: float
+    api_key: str | None
+
+
+class Environment(NamedTuple):
+    """The process and the machine around a comparison."""
+
+    environ: Mapping[str, str]
+    """Of servers that are started."""
+    make_probe: Callable[[str, int], Probe]
+    """By level and threads."""
+    clock: Callable[[], float]
+    now: Callable[[], datetime]
+    progress: Callable[[str], None]
+
+
+class Facts(NamedTuple):
+    """Facts of both servers, with the seconds that those started here took until they answered."""
+
+    ours: ServerFacts
+    peer: ServerFacts
+    ready_s: dict[str, float]
+
+
+def peer_of(text: str) -> str | list[str]:
+    """A URL, or the words of a command. Raises ConfigError for what is neither."""
+    if "://" in text.partition(" ")[0]:
+        split_url(text)
+        return text.rstrip("/")
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ConfigError(f"COMMAND {shown(text)}: {error}; close its quotes") from error
+    if not any(PORT in word for word in words):
+        raise ConfigError(
+            f"{shown(text)} is not a URL (http://HOST:PORT), and as a command it has no {PORT}: "
+            "write it where the server's port belongs, such as --port {port}"
+        )
+    return words
+
+
+def compared(
+    options: ComparisonOptions, cases: Sequence[AgainstCase], around: Environment
+) -> tuple[Facts, Comparison]:
+    """Start what is to be started, measure in turns, and end it.
+
+    Raises HeadraceError (its kinds) for a server that does not start or does not answer.
+    """
+    ready_s: dict[str, float] = {}
+    tokenization = load_tokenization(options.tokenizer)
+    with ExitStack() as running:
+
+        def endpoint_of(name: str, server: str | Sequence[str], model: str | None) -> Endpoint:
+            url = server
+            if not isinstance(url, str):
+                around.progress(f"starting {name}")
+                url, ready_s[name] = running.enter_context(_started(server, options, around))
+            return asyncio.run(with_model(_endpoint(url, options.api_key), model))
+
+        peer = endpoint_of("peer", options.peer, options.peer_model)
+        ours = endpoint_of("headrace", options.own, None)
+        peer_run, own_run = (
+            Loads(endpoint, tokenization, seed=options.seed, now=around.now)
+            for endpoint in (peer, ours)
+        )
+        least = min(cases, key=lambda case: case.users * case.positions)
+        for name, run in (("peer", peer_run), ("headrace", own_run)):
+            around.progress(f"warming up: {name}")
+            _warm_up(name, run, least)
+        facts = Facts(asyncio.run(server_facts(ours)), asyncio.run(server_facts(peer)), ready_s)
+        comparison = in_turns(
+            cases,
+            own_run,
+            peer_run,
+            read_limits=_limits_reader(ours, around) if is_here(peer.base_url) else lambda: None,
+            budget_s=options.budget_s,
+            clock=around.clock,
+            progress=around.progress,
+        )
+    return facts, comparison
+
+
+@contextmanager
+def _started(
+    command: Sequence[str], options: ComparisonOptions, around: Environment
+) -> Iterator[tuple[str, float]]:
+    """A server while the block runs: its address, and the seconds until it answered."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    endpoint = _endpoint(url, options.api_key)
+    with started(
+        [word.replace(PORT, str(port)) for word in command],
+        is_ready=lambda: asyncio.run(is_ready(endpoint)),
+        timeout_s=options.start_timeout_s,
+        environ=around.environ,
+    ) as ready_s:
+        yield url, ready_s
+
+
+def _endpoint(url: str, api_key: str | None) -> Endpoint:
+    return Endpoint(kind="openai-completions", base_url=url, model="", api_key=api_key)
+
+
+def _warm_up(name: str, run: Run, case: AgainstCase) -> None:
+    done = run(case)
+    if not done.summary.requests.completed:
+        raise ConfigError(f"{name}: no request succeeded: {failure_report(done.run.requests)}")
+
+
+def _limits_reader(endpoint: Endpoint, around: Environment) -> Callable[[], Limits | None]:
+    """Reads the machine's limits at the level, and with the threads, that our server has."""
+    labels = asyncio.run(engine_labels(endpoint))
+    level, threads = labels["cpu_level"], int(labels["threads"])
+
+    def read() -> Limits | None:
+        measured = measure_machine(
+            around.make_probe,
+            levels=[level],
+            threads=[threads],
+            footprints_bytes=[DRAM_FOOTPRINT_BYTES],
+            repeats=1,
+            now=around.now(),
+        )
+        return measured.machine.limits(level, threads, labels["weight_codec"])
+
+    return read

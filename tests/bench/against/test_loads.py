@@ -1,0 +1,32 @@
+"""Loads of two servers: the same prompts for both, others in every run and case."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+from headrace.bench.against.cases import AgainstCase
+from headrace.bench.against.loads import Loads
+from headrace.bench.client.endpoints import Endpoint
+from headrace.bench.load.tokenization import load_tokenization
+from tests.cli.bench.test_load import mock
+
+A, B = (AgainstCase(name, 2, 8, 1, "prefill") for name in "ab")
+NOW = datetime(2026, 11, 29, tzinfo=UTC)
+
+
+def prompts_of(seed: int) -> list[str]:
+    """What a server is sent for A, A and B."""
+    with mock() as server:
+        endpoint = Endpoint(kind="openai-completions", base_url=server.url, model="mock")
+        loads = Loads(endpoint, load_tokenization(None), seed=seed, now=lambda: NOW)
+        for case in (A, A, B):
+            assert loads(case).summary.requests.completed == 2
+        return [json.loads(request.body)["prompt"] for request in server.received]
+
+
+def test_servers_of_one_seed_have_the_same_prompts_and_none_twice() -> None:
+    ours, peer = prompts_of(7), prompts_of(7)
+    assert sorted(ours) == sorted(peer)
+    assert len(set(ours)) == 6
+    assert set(ours).isdisjoint(prompts_of(8))
