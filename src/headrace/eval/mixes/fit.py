@@ -10,6 +10,7 @@ was predicted is the factor.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -164,7 +165,8 @@ class Fitter:
             return
         if not self._measurements.rounds and target.nbytes is None:
             # Nothing tells yet how much any mix diverges.
-            self._hold_round(self._best(Target(nbytes=int(np.sqrt(np.prod(self._bounds()))))))
+            smallest, largest = self._bounds()
+            self._hold_round(self._best(Target(nbytes=math.isqrt(smallest * largest))))
         while True:
             self._learn(target)
             middle = self._best(target)
