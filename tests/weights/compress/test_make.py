@@ -17,7 +17,7 @@ import pytest
 from headrace.errors import CheckpointError, ConfigError, HeadraceError, UnsupportedModelError
 from headrace.weights.compress.formats import FORMATS, format_of
 from headrace.weights.compress.library import WORKER, Job, check_installed, run_job
-from headrace.weights.compress.make import CompressOptions, check_columns, compress
+from headrace.weights.compress.make import CompressOptions, check_group_size, compress
 from headrace.weights.open import open_checkpoint
 from headrace.weights.safetensors.file import read_safetensors
 from headrace.weights.safetensors.writer import write_safetensors_file
@@ -79,7 +79,7 @@ def test_a_job_states_scheme_groups_and_text(folders: Folders, tmp_path: Path) -
     options = CompressOptions(format_of("W4A16-GPTQ"), 32, ([1, 2], (3, 4)), threads=3)
     compress(folders.plain, open_checkpoint(folders.plain), tmp_path / "out", options, run)
     (job,) = asked
-    assert (job.scheme, job.method, job.columns, job.threads) == ("W4A16", "gptq", 32, 3)
+    assert (job.scheme, job.method, job.group_size, job.threads) == ("W4A16", "gptq", 32, 3)
     assert job.windows == [[1, 2], [3, 4]] and "lm_head" in job.ignore
 
 
@@ -117,11 +117,11 @@ def test_rows_have_to_be_whole_groups(folders: Folders) -> None:
     with pytest.raises(
         ConfigError, match=r"not a multiple of the group's 128; give --group-size \d+"
     ):
-        check_columns(checkpoint, format_of("w4a16"), None)
-    check_columns(checkpoint, format_of("w4a16"), 32)
-    check_columns(checkpoint, format_of("fp8"), None)
+        check_group_size(checkpoint, format_of("w4a16"), None)
+    check_group_size(checkpoint, format_of("w4a16"), 32)
+    check_group_size(checkpoint, format_of("fp8"), None)
     with pytest.raises(ConfigError, match="--group-size 64: the groups of NVFP4 are what they are"):
-        check_columns(checkpoint, format_of("nvfp4"), 64)
+        check_group_size(checkpoint, format_of("nvfp4"), 64)
 
 
 def test_names_in_any_case_and_no_others() -> None:
@@ -144,7 +144,7 @@ def test_a_python_without_the_library_is_named_with_the_remedy(tmp_path: Path) -
 def job_of(tmp_path: Path) -> Job:
     return Job(
         source=str(tmp_path), out=str(tmp_path / "out"), scheme="W8A8", method="nearest",
-        columns=0, ignore=[], windows=[], threads=1,
+        group_size=0, ignore=[], windows=[], threads=1,
     )  # fmt: skip
 
 

@@ -35,8 +35,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     scheme: str
     method: str
     """As in `Format`."""
-    columns: int
-    """Of a group; 0 leaves what the scheme has."""
+    group_size: int
+    """Values along a row that share a scale; 0 leaves what the scheme has."""
     ignore: list[str]
     """Modules that stay as they are: names, or "re:" and an expression."""
     windows: list[list[int]]

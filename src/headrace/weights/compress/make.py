@@ -38,7 +38,7 @@ _BESIDE = (
 )  # fmt: skip
 """Files of a folder that go along: what tokenizers, templates and sampling are read from."""
 
-_ROUTERS = (
+_KEPT = (
     "lm_head", "re:.*\\.mlp\\.gate$", "re:.*\\.router$", "re:.*block_sparse_moe\\.gate$",
     "re:.*shared_expert_gate$",
 )  # fmt: skip
@@ -50,8 +50,8 @@ class CompressOptions:
     """An order for a folder."""
 
     format: Format
-    columns: int | None = None
-    """Of a group; None for the format's own."""
+    group_size: int | None = None
+    """Values along a row that share a scale; None for the format's own."""
     windows: Sequence[Sequence[int]] = ()
     """Token ids that the model reads, where the format is made while it reads."""
     threads: int = 1
@@ -90,17 +90,17 @@ def quantised_tensor(checkpoint: Checkpoint) -> Tensor | None:
     return next((t for t in checkpoint.tensors.values() if t.codec not in _PLAIN), None)
 
 
-def check_columns(checkpoint: Checkpoint, format: Format, columns: int | None) -> None:
+def check_group_size(checkpoint: Checkpoint, format: Format, group_size: int | None) -> None:
     """Raise ConfigError where rows are not whole groups, or a size was named for a format of one.
 
     What counts are matrices of layers.
     """
-    if columns is not None and not format.sizes:
+    if group_size is not None and not format.sizes:
         raise ConfigError(
-            f"--group-size {columns}: the groups of {format.scheme} are what they are; it belongs "
-            "to formats of whole numbers in groups (w4a16, w8a16, w4a8, ...)"
+            f"--group-size {group_size}: the groups of {format.scheme} are what they are; it "
+            "belongs to formats of whole numbers in groups (w4a16, w8a16, w4a8, ...)"
         )
-    size = columns or format.columns
+    size = group_size or format.group_size
     if not size:
         return
     for name, tensor in checkpoint.tensors.items():
@@ -133,7 +133,7 @@ def compress(
     work.mkdir()
     job = Job(
         source=str(source), out=str(out), scheme=options.format.scheme,
-        method=options.format.method, columns=options.columns or 0, ignore=list(_ROUTERS),
+        method=options.format.method, group_size=options.group_size or 0, ignore=list(_KEPT),
         windows=[list(window) for window in options.windows], threads=options.threads,
     )  # fmt: skip
     program = run(job, work)

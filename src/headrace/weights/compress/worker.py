@@ -115,9 +115,9 @@ def _scheme(job: Job) -> Any:
     from compressed_tensors.quantization import QuantizationArgs, preset_name_to_scheme
 
     scheme = preset_name_to_scheme(job["scheme"], ["Linear"])
-    if job["columns"]:
+    if job["group_size"]:
         stated = scheme.weights.model_dump(exclude_none=True)
-        stated |= {"strategy": "group", "group_size": job["columns"]}
+        stated |= {"strategy": "group", "group_size": job["group_size"]}
         scheme.weights = QuantizationArgs(**stated)
     return scheme
 
