@@ -330,8 +330,8 @@ class Fitter:
         file.
         """
         smallest, _ = self._bounds()
-        ends = [self._size_at(bits) for bits in _CURVE_BITS]
-        return [max(smallest, int(size)) for size in np.geomspace(*ends, count + 2)[1:-1]]
+        low, high = (self._size_at(bits) for bits in _CURVE_BITS)
+        return [max(smallest, int(size)) for size in np.geomspace(low, high, count + 2)[1:-1]]
 
     def _size_at(self, bits: float) -> float:
         """Of the file with so many bits for each weight of a group, where its kinds allow that."""

@@ -50,7 +50,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     """The library's own words; "" where it was done."""
     stage: str = ""
-    """Where it stopped: "load", "numbers", "compress" or "write"."""
+    """Where it stopped: "load", "numbers", "compress" or "write"; "" of what is none of them."""
     program: str = ""
     """Name and version of what made the folder."""
 

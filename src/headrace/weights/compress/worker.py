@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -49,7 +50,10 @@ def do(job: Job) -> None:
         raise StageError("compress", _words(error)) from error
     try:
         model.save_pretrained(job["out"], save_compressed=True)
-    except OSError as error:
+    except Exception as error:
+        # A disk that is full is an error of safetensors' own, which is no OSError. What was written
+        # is of no use, and leaves no room for the answer.
+        shutil.rmtree(job["out"], ignore_errors=True)
         raise StageError("write", _words(error)) from error
 
 
@@ -127,15 +131,18 @@ def _words(error: Exception) -> str:
 
 
 def main(order: Path, answer: Path) -> None:
-    """Do the job of one file and answer in another."""
-    job = json.loads(order.read_text(encoding="utf-8"))
+    """Do the job of one file and answer in another, whatever comes of it."""
     try:
-        do(job)
+        do(json.loads(order.read_text(encoding="utf-8")))
+        found = {"program": f"llm-compressor {version('llmcompressor')}"}
     except StageError as error:
         found = {"error": str(error), "stage": error.stage}
-    else:
-        found = {"program": f"llm-compressor {version('llmcompressor')}"}
-    answer.write_text(json.dumps(found), encoding="utf-8")
+    except Exception as error:
+        found = {"error": _words(error), "stage": ""}
+    # Its name shows only all of it.
+    part = answer.with_name(f"{answer.name}.part")
+    part.write_text(json.dumps(found), encoding="utf-8")
+    part.replace(answer)
 
 
 def check() -> int:
