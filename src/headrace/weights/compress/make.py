@@ -39,10 +39,14 @@ _BESIDE = (
 """Files of a folder that go along: what tokenizers, templates and sampling are read from."""
 
 _KEPT = (
-    "lm_head", "re:.*\\.mlp\\.gate$", "re:.*\\.router$", "re:.*block_sparse_moe\\.gate$",
-    "re:.*shared_expert_gate$",
+    "lm_head", "re:.*\\.(mlp|moe|block_sparse_moe)\\.gate(\\.wg)?$",
+    "re:.*\\.router(\\.layer|\\.proj)?$", "re:.*shared_expert_gate$",
 )  # fmt: skip
 """Modules that keep 16 bits: the output, and what decides which experts a token goes to."""
+
+
+_IN_LAYER = re.compile(r"\.(?:layers|h)\.(\d+)\.")
+"""In names of tensors: "h" is GPT-2's and Falcon's."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ def check_group_size(checkpoint: Checkpoint, format: Format, group_size: int | N
         return
     for name, tensor in checkpoint.tensors.items():
         # Convolutions and stacks have more dimensions, norms and biases fewer.
-        if ".layers." in name and len(tensor.shape) == 2 and tensor.shape[1] % size:
+        if _IN_LAYER.search(name) and len(tensor.shape) == 2 and tensor.shape[1] % size:
             fits = [n for n in (128, 64, 32) if tensor.shape[1] % n == 0 and n < size]
             remedy = f"give --group-size {fits[0]}" if fits and format.sizes else (
                 "choose a format with a scale for each row (fp8, int8)"
@@ -126,8 +130,8 @@ def compress(
     """Write the folder `out` from the folder `source`, which `checkpoint` was opened from.
 
     `out` is a folder that does not exist, within a folder that does: the caller moves it to its
-    place. Raises what `run` raises, and CheckpointError where what it wrote does not open or lacks
-    a matrix.
+    place. Raises what `run` raises, and CheckpointError where what it wrote does not open, lacks a
+    tensor or has a matrix of a layer as it was.
     """
     work = out.with_name(f"{out.name}.work")
     work.mkdir()
@@ -163,6 +167,16 @@ def _described(checkpoint: Checkpoint, out: Path, program: str) -> CompressResul
             f"{program} left out {len(lost)} tensors, {lost[0]!r} among them; it does not make "
             "folders of this model"
         )
+    plain = [
+        name
+        for name, tensor in opened.tensors.items()
+        if tensor.codec in _PLAIN and name in checkpoint.tensors and is_quantisable(name, tensor)
+    ]
+    if plain:
+        raise CheckpointError(
+            f"{program} left {len(plain)} matrices of layers as they were, {plain[0]!r} among "
+            "them; it does not make folders of this model"
+        )
     kinds = Counter(tensor.codec.name for tensor in opened.tensors.values())
     if not kinds.keys() - {codec.name for codec in _PLAIN}:
         raise CheckpointError(f"{program} quantised no matrix of this model")
@@ -178,7 +192,25 @@ def _described(checkpoint: Checkpoint, out: Path, program: str) -> CompressResul
     )
 
 
+def is_quantisable(name: str, tensor: Tensor) -> bool:
+    """Whether a tensor is a matrix of a layer, or a stack of experts', that a format is meant for.
+
+    Stacks may be parameters without ".weight". Convolutions over single channels, (channels, 1,
+    width), and biases of experts are none.
+    """
+    module = name.removesuffix(".weight")
+    is_weight = module != name
+    is_matrix = len(tensor.shape) == 2 and is_weight
+    is_stack = len(tensor.shape) == 3 and (is_weight or ".experts." in name)
+    if not _IN_LAYER.search(name) or not (is_matrix or (is_stack and tensor.shape[1] > 1)):
+        return False
+    return not any(
+        re.match(kept.removeprefix("re:"), module) if kept.startswith("re:") else module == kept
+        for kept in _KEPT
+    )
+
+
 def _is_beyond(name: str, layers: Any) -> bool:
     """Whether a tensor is of a layer behind the last that answers are computed with."""
-    number = re.search(r"\.layers\.(\d+)\.", name)
+    number = _IN_LAYER.search(name)
     return number is not None and isinstance(layers, int) and int(number[1]) >= layers
