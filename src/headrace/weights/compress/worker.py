@@ -1,4 +1,5 @@
-"""What runs in the process that has PyTorch: `python worker.py JOB ANSWER`.
+"""What runs in the process that has PyTorch: `python worker.py JOB ANSWER`, in a session of its
+own. It ends when its stdin does, of which whoever started it holds the other end.
 
 It reads a Job, lets llm-compressor do it, and writes an Answer (`library.py`), both JSON. It
 imports nothing of headrace, so that its environment needs none. Code that comes with a model is
@@ -9,8 +10,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import shutil
+import signal
 import sys
+import threading
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -126,6 +130,19 @@ def _scheme(job: Job) -> Any:
     return scheme
 
 
+def end_with_starter() -> None:
+    """From now on this process and those that it starts are killed when its stdin ends, however
+    whoever holds the other end came to its own.
+    """
+
+    def wait() -> None:
+        while os.read(sys.stdin.fileno(), 1024):
+            pass
+        os.killpg(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=wait, name="end-with-starter", daemon=True).start()
+
+
 def _words(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
@@ -156,4 +173,5 @@ def check() -> int:
 if __name__ == "__main__":
     if sys.argv[1:] == ["--check"]:
         sys.exit(check())
+    end_with_starter()
     main(Path(sys.argv[1]), Path(sys.argv[2]))
