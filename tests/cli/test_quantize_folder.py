@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from headrace.cli.main import cli
 from headrace.cli.quantize_folder import DEFAULT_WINDOWS
+from headrace.cli.written_model import made_beside
 from headrace.errors import ConfigError, HeadraceError
 from headrace.weights.compress import library
 from headrace.weights.compress.formats import FORMATS
@@ -116,6 +117,24 @@ def test_a_failure_leaves_the_old_folder(
         run(str(folders.plain), str(out), "--format", "fp8", "--force")
     assert open_checkpoint(out).nbytes == before
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_a_killed_run_left_is_removed_and_what_another_makes_stays(
+    jobs: list[Job], folders: Folders, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    killed, other = tmp_path / ".out.part.abc_1234", tmp_path / ".out.more.part.abc_1234"
+    for folder in (killed, other):
+        (folder / "out.work").mkdir(parents=True)
+        (folder / "out.work" / "job.json").touch()
+    with made_beside(out) as living:
+        run(str(folders.plain), str(out), "--format", "fp8")
+        assert not killed.exists() and living.parent.is_dir()
+        assert {path.name for path in tmp_path.iterdir()} == {
+            "out", other.name, living.parent.name,
+        }  # fmt: skip
+        living.mkdir()
+    assert {path.name for path in tmp_path.iterdir()} == {"out", other.name}
 
 
 def test_what_does_not_go_together_is_named(folders: Folders, tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+
+from headrace.cli.json_line import print_json
 
 if TYPE_CHECKING:
     from headrace.weights.store.fetch import FetchProgress
@@ -64,7 +66,7 @@ def pull(model: str, as_json: bool) -> None:
             "total_bytes": fetched.total_bytes, "fetched_bytes": fetched.fetched_bytes,
             "wall_s": round(seconds, 3),
         }  # fmt: skip
-        _print_json(fields)
+        print_json(fields)
         return
     files = "1 file" if fetched.num_files == 1 else f"{fetched.num_files} files"
     of_all = f"{files}, {size_text(fetched.total_bytes)}"
@@ -84,10 +86,4 @@ def _print_event(at: FetchProgress) -> None:
         "files": at.num_files, "size_bytes": at.size_bytes, "done_bytes": at.done_bytes,
         "total_bytes": at.total_bytes,
     }  # fmt: skip
-    _print_json(fields)
-
-
-def _print_json(fields: dict[str, Any]) -> None:
-    import msgspec
-
-    click.echo(msgspec.json.encode(fields))
+    print_json(fields)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.json_line import print_json
 from headrace.cli.quantize_folder import DEFAULT_WINDOWS, FolderOptions, make_folder
 from headrace.cli.quantize_target import file_size, fit_target
 
@@ -201,7 +202,7 @@ def quantize(
             windows=windows
             if context_of("windows") is not ParameterSource.DEFAULT
             else DEFAULT_WINDOWS,
-            columns=None if group_size is None else int(group_size),
+            group_size=None if group_size is None else int(group_size),
             allow_requantize=allow_requantize,
             force=force,
             threads=threads,
@@ -248,7 +249,7 @@ def quantize(
     if dry_run:
         _print_plan(plan(path, order), as_json)
         return
-    with _json_lines() if as_json else _bar() as show:
+    with _json_lines() if as_json else _bar_of_tensors() as show:
         made = make(path, out, order, threads=threads, progress=show, force=force)
     name = mix.upper() if mix is not None else "mixed kinds"
     _print_made(made, name, time.perf_counter() - start_s, as_json)
@@ -296,7 +297,7 @@ def _located(source: str) -> Path:
 
 @contextmanager
 def _json_lines() -> Iterator[Callable[[Step], None]]:
-    yield lambda step: _print_json({"event": "tensor", **_fields(step)})
+    yield lambda step: print_json({"event": "tensor", **_fields(step)})
 
 
 def _fields(step: Step) -> dict[str, Any]:
@@ -308,7 +309,7 @@ def _fields(step: Step) -> dict[str, Any]:
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[Step], None]]:
+def _bar_of_tensors() -> Iterator[Callable[[Step], None]]:
     """A bar on stderr with the time left, in a terminal; silence elsewhere."""
     import sys
 
@@ -345,12 +346,12 @@ def _print_plan(steps: list[Step], as_json: bool) -> None:
         nbytes = step.num_values * step.codec.block_bytes // step.codec.block_elements
         total += nbytes
         if as_json:
-            _print_json({"event": "tensor", **_fields(step), "bytes": nbytes})
+            print_json({"event": "tensor", **_fields(step), "bytes": nbytes})
         else:
             click.echo(f"{step.name}  {step.source.name} > {step.codec.name}  {nbytes:,} bytes")
     bits = 8 * total / max(1, steps[-1].total_values)
     if as_json:
-        _print_json({"event": "plan", "bytes": total, "bits_per_weight": round(bits, 4)})
+        print_json({"event": "plan", "bytes": total, "bits_per_weight": round(bits, 4)})
     else:
         click.echo(f"{len(steps)} tensors, {size_text(total)}, {bits:.2f} bits per weight")
 
@@ -367,7 +368,7 @@ def _print_made(made: QuantizeResult, mix: str, seconds: float, as_json: bool) -
             "resumed_tensors": made.resumed, "notes": list(made.notes),
             "wall_s": round(seconds, 3),
         }  # fmt: skip
-        _print_json(fields)
+        print_json(fields)
         return
     for text in made.notes:
         note(text)
@@ -379,9 +380,3 @@ def _print_made(made: QuantizeResult, mix: str, seconds: float, as_json: bool) -
         f"{made.bits_per_weight:.2f} bits per weight, in {seconds:.1f} s"
     )
     click.echo(f"tensors: {kinds}")
-
-
-def _print_json(fields: dict[str, Any]) -> None:
-    import msgspec
-
-    click.echo(msgspec.json.encode(fields))

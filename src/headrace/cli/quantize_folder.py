@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from headrace.cli.json_line import print_json
 from headrace.errors import ConfigError
 
 DEFAULT_WINDOWS = 128
@@ -26,7 +27,7 @@ class FolderOptions:
     context: int
     windows: int
     """At most so many; fewer where the text ends."""
-    columns: int | None
+    group_size: int | None
     allow_requantize: bool
     force: bool
     threads: int
@@ -42,7 +43,7 @@ def make_folder(source: Path, out: Path, options: FolderOptions) -> None:
     from headrace.weights.compress.library import check_installed, run_job
     from headrace.weights.compress.make import (
         CompressOptions,
-        check_columns,
+        check_group_size,
         compress,
     )
     from headrace.weights.open import open_checkpoint
@@ -60,7 +61,7 @@ def make_folder(source: Path, out: Path, options: FolderOptions) -> None:
         raise ConfigError(f"{out}: --format writes a folder; a name without .gguf is required")
     checkpoint = open_checkpoint(source)
     check_place(out, checkpoint, options.force)
-    check_columns(checkpoint, wanted, options.columns)
+    check_group_size(checkpoint, wanted, options.group_size)
     _check_requantize(checkpoint, options.allow_requantize)
     check_installed(options.compressor)
     windows: Sequence[Sequence[int]] = ()
@@ -70,7 +71,7 @@ def make_folder(source: Path, out: Path, options: FolderOptions) -> None:
         windows = windows_of_file(checkpoint, options.text, options.context, limit=options.windows)
     with made_beside(out) as new:
         folder, opened = _plain_folder(checkpoint, new.with_name(f"{new.name}.source"))
-        order = CompressOptions(wanted, options.columns, windows, options.threads)
+        order = CompressOptions(wanted, options.group_size, windows, options.threads)
         made = compress(
             folder, opened, new, order, lambda job, work: run_job(job, work, options.compressor)
         )
@@ -111,13 +112,11 @@ def _plain_folder(checkpoint: Any, place: Path) -> tuple[Path, Any]:
 
 
 def _print(fields: dict[str, Any], as_json: bool) -> None:
-    import msgspec
-
     from headrace.cli.fetch_bar import size_text
     from headrace.cli.notes import note
 
     if as_json:
-        click.echo(msgspec.json.encode(fields))
+        print_json(fields)
         return
     for text in fields["notes"]:
         note(text)

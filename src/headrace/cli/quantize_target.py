@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.json_line import print_json
+
 if TYPE_CHECKING:
     from headrace.eval.mixes.fit import Fit, Point, Stage
     from headrace.eval.mixes.order import FitOptions
@@ -41,10 +43,10 @@ def fit_target(
     """The order that meets the target; the curve is printed."""
     from headrace.eval.mixes.order import fitted
 
-    with _json_stages() if as_json else _bar() as show:
+    with _json_stages() if as_json else _bar_of_stages() as show:
         order, fit = fitted(source, out, options, threads=threads, progress=show)
     if as_json:
-        _print_json(_fields(fit))
+        print_json(_fields(fit))
     else:
         _print_curve(fit)
     return order
@@ -53,7 +55,7 @@ def fit_target(
 @contextmanager
 def _json_stages() -> Iterator[Callable[[Stage], None]]:
     def show(stage: Stage) -> None:
-        _print_json(
+        print_json(
             {
                 "event": "measured", "bytes": stage.nbytes, "judged": stage.judged,
                 "kl_mean": stage.mean.mean, "kl_error": stage.mean.error,
@@ -65,7 +67,7 @@ def _json_stages() -> Iterator[Callable[[Stage], None]]:
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[Stage], None]]:
+def _bar_of_stages() -> Iterator[Callable[[Stage], None]]:
     from headrace.cli.counting import counting
 
     with counting("measurements of this round") as count:
@@ -112,9 +114,3 @@ def _print_curve(fit: Fit) -> None:
         f"mean KL in nats; predicted: from {fit.mixes} mixes on other windows, times "
         f"{fit.factor:.2f}"
     )
-
-
-def _print_json(fields: dict[str, Any]) -> None:
-    import msgspec
-
-    click.echo(msgspec.json.encode(fields))

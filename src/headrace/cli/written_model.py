@@ -5,10 +5,13 @@ It is made beside its place and moved there when it is whole, so a run that fail
 
 from __future__ import annotations
 
+import fcntl
+import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,13 +76,19 @@ def write_model(
 @contextmanager
 def made_beside(out: Path) -> Iterator[Path]:
     """A place for a file or folder that is moved to `out`, over what is there, when the block ends
-    without an error; what lies beside it there is removed.
+    without an error; what lies beside it there is removed, and so is what earlier processes that
+    were killed left of the same.
 
     Raises CheckpointError where the disk refuses.
     """
     parent = out.absolute().parent
+    prefix = f".{out.name}.part."
     try:
-        with tempfile.TemporaryDirectory(dir=parent, prefix=f".{out.name}.part.") as beside:
+        _remove_left(parent, prefix)
+        with (
+            tempfile.TemporaryDirectory(dir=parent, prefix=prefix) as beside,
+            _locked(Path(beside)),
+        ):
             new = Path(beside) / out.name
             yield new
             old = new.with_name(f"{new.name}.old")
@@ -89,6 +98,33 @@ def made_beside(out: Path) -> Iterator[Path]:
             shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         raise CheckpointError(f"{out}: cannot be written: {error.strerror}") from error
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """Hold the lock of a folder, which says that its process lives; whether this process has it.
+    Where another does, or the file system locks no folders (NFS), it has not.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        held = False
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = True
+        yield held
+    finally:
+        os.close(descriptor)
+
+
+def _remove_left(parent: Path, prefix: str) -> None:
+    """Remove folders that TemporaryDirectory made with this prefix and no process holds."""
+    made = re.compile(re.escape(prefix) + "[a-z0-9_]{8}")
+    # What cannot be listed or removed is only litter.
+    with suppress(OSError):
+        for folder in [each for each in parent.iterdir() if made.fullmatch(each.name)]:
+            with _locked(folder) as held:
+                if held:
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _tokenizer_json(checkpoint: Checkpoint, pre: str | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,15 +13,16 @@ import pytest
 from headrace.config import EngineConfig
 from headrace.errors import ConfigError
 from headrace.eval.divergence import divergence
+from headrace.eval.mixes import measurements
 from headrace.eval.mixes.candidates import Group, group_of, matrices_of
-from headrace.eval.mixes.fit import Fit, Stage, Target
-from headrace.eval.mixes.measurements import subject_of
+from headrace.eval.mixes.fit import Fit, Fitter, Stage, Target
+from headrace.eval.mixes.measurements import Measurements, subject_of
 from headrace.eval.mixes.order import FitOptions, fitted, spread
 from headrace.eval.mixes.sensitivity import neighbours, sensitivities
 from headrace.eval.text import windows_of_file
 from headrace.models import load_model
 from headrace.ops import make_ops
-from headrace.weights.codecs import BF16, F32, get_codec
+from headrace.weights.codecs import BF16, F32, Codec, get_codec
 from headrace.weights.open import open_checkpoint
 from headrace.weights.quantize.importance import ColumnSums, ImportanceFile
 from headrace.weights.quantize.make import QuantizeOptions, make
@@ -232,6 +234,92 @@ def test_sensitivities_are_found_from_fewer_mixes_than_twice_the_matrices() -> N
     large = true > np.median(true)
     assert np.abs(np.log(ratios[large])).max() < 0.3
     assert (found.groups > 0).all() and found.rest >= 0
+
+
+RELATIVE_ERRORS = {
+    "Q1_0": 0.4, "Q2_K": 0.08, "Q3_K": 0.02, "Q4_K": 0.005, "Q6_K": 3e-4, "Q8_0": 2e-5, "BF16": 0.0,
+}  # fmt: skip
+
+
+def large(name: str, num_values: int, kinds: Sequence[str]) -> Group:
+    """A group of so many values, with the sizes that these kinds have."""
+    codecs = tuple(get_codec(kind) for kind in kinds)
+    sizes = tuple(int(num_values * codec.bits_per_weight / 8) for codec in codecs)
+    return Group(name, (name,), codecs, sizes, tuple(RELATIVE_ERRORS[kind] for kind in kinds))
+
+
+class SumOfErrors:
+    """Variants of a model whose divergence is the sum of its matrices' errors, times 0.01."""
+
+    def divergences(
+        self, groups: Sequence[Group], kinds: Sequence[Codec], windows: Sequence[int]
+    ) -> np.ndarray:
+        errors = [RELATIVE_ERRORS[kind.name] for kind in kinds]
+        return np.full(16, 0.01 * sum(errors) + 1e-4)
+
+
+def fitter_of(groups: Sequence[Group], path: Path, other_bytes: int = 0) -> Fitter:
+    kept = Measurements(path, "a subject")
+    return Fitter(SumOfErrors(), groups, other_bytes, kept, 4)  # type: ignore[arg-type]
+
+
+def test_a_divergence_is_met_by_models_of_tens_of_gigabytes(tmp_path: Path) -> None:
+    """The product of the smallest size and the largest one goes beyond 64 bits."""
+    groups = [large(str(number), 10**9, tuple(RELATIVE_ERRORS)) for number in range(10)]
+    fitter = fitter_of(groups, tmp_path / "m.json", 10**8)
+    found = fitter.fit(Target(kl=0.002), 0)
+    smallest, largest = (10**8 + sum(group.sizes[at] for group in groups) for at in (0, -1))
+    assert largest > 20e9 and smallest * largest > 2**63
+    assert found.point.measured is not None and found.point.measured.mean <= 0.002
+    assert smallest < found.point.nbytes < largest
+
+
+def test_rounds_with_other_kinds_to_choose_among_are_left_out(tmp_path: Path) -> None:
+    """A second run with another --tensor-type, over the measurements of the first."""
+    path = tmp_path / "m.json"
+    names = [str(number) for number in range(6)]
+    free = [large(name, 10**6, tuple(RELATIVE_ERRORS)) for name in names]
+    target = Target(nbytes=3 * 10**6)
+    first = fitter_of(free, path).fit(target, 0)
+    assert first.mixes == len(json.loads(path.read_bytes())["chosen_by"])
+    forced = [large("0", 10**6, ["Q3_K"]), *free[1:]]
+    assert any(
+        kinds.split(",")[0] != "Q3_K" for kinds in json.loads(path.read_bytes())["chosen_by"]
+    )
+    second = fitter_of(forced, path).fit(target, 0)
+    assert second.point.kinds["0"].name == "Q3_K" and second.point.nbytes <= target.nbytes
+    alone = fitter_of(forced, tmp_path / "alone.json").fit(target, 0)
+    assert second.point == alone.point
+    # The other way round all mixes can be chosen, and all are learned from.
+    again = fitter_of(free, path).fit(target, 0)
+    assert again.mixes == len(json.loads(path.read_bytes())["chosen_by"]) > second.mixes
+
+
+def test_other_encoders_are_another_subject(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "model.gguf"
+    source.touch()
+    before = subject_of(source, None, [[1, 2]], ["a"])
+    assert before == subject_of(source, None, [[1, 2]], ["a"])
+    monkeypatch.setattr(measurements, "ENCODERS", measurements.ENCODERS + 1)
+    assert before != subject_of(source, None, [[1, 2]], ["a"])
+
+
+def test_a_curve_lies_where_files_are_of_use(tmp_path: Path) -> None:
+    """Not among mixes that are mostly of the smallest kind, nor above eight bits."""
+    groups = [large(str(number), 10**6, tuple(RELATIVE_ERRORS)) for number in range(20)]
+    fitter = fitter_of(groups, tmp_path / "m.json")
+    found = fitter.fit(Target(nbytes=12 * 10**6), 4)
+    bits = [8 * point.nbytes / 20e6 for point in found.curve]
+    assert len(bits) == 5
+    # Files of 3.2, 4.1, 5.2 and 6.7 bits at most, beside the chosen one of 4.8.
+    for size, limit in zip(bits, (3.2, 4.1, 4.8, 5.2, 6.7), strict=True):
+        assert 0.93 * limit < size < 1.01 * limit
+    # Where every kind is decided there is one size.
+    forced = [large("0", 10**6, ["Q3_K"]), large("1", 10**6, ["Q8_0"])]
+    alone = fitter_of(forced, tmp_path / "forced.json").fit(Target(nbytes=2 * 10**6), 4)
+    assert alone.curve == (alone.point,)
 
 
 def test_windows_are_spread_over_the_text() -> None:

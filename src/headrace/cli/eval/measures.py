@@ -10,9 +10,9 @@ import click
 from headrace.cli.eval.options import (
     KV_CODECS,
     load_named,
-    print_json,
     text_options,
 )
+from headrace.cli.json_line import print_json
 
 if TYPE_CHECKING:
     from headrace.config import EngineConfig

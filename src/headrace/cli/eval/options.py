@@ -149,10 +149,3 @@ def located(model: str) -> Path:
 
     config, _ = obtain(EngineConfig(model=model))
     return Path(resolve_model(config.model))
-
-
-def print_json(result: Any) -> None:
-    """A struct or a mapping as one line."""
-    import msgspec
-
-    click.echo(msgspec.json.encode(result))

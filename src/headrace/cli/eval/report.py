@@ -11,9 +11,9 @@ import click
 from headrace.cli.eval.options import (
     load_named,
     located,
-    print_json,
     text_options,
 )
+from headrace.cli.json_line import print_json
 
 if TYPE_CHECKING:
     from headrace.config import EngineConfig

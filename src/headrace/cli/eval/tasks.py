@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.eval.options import print_json
+from headrace.cli.json_line import print_json
 
 if TYPE_CHECKING:
     from headrace.eval.tasks.run import TaskResult

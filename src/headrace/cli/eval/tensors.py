@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.eval.options import located, print_json
+from headrace.cli.eval.options import located
+from headrace.cli.json_line import print_json
 
 if TYPE_CHECKING:
     from headrace.eval.tensor_errors import TensorErrors

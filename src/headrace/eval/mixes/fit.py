@@ -10,6 +10,7 @@ was predicted is the factor.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -31,6 +32,9 @@ _SAME_SIZE = 1.1
 _MOST_CORRECTIONS = 6
 _TIGHTENING = 0.9
 """Of the goal, after a mix that diverges by more than the target."""
+_CURVE_BITS = 2.5, 8.5
+"""Per weight, between which the points of a curve lie: about IQ2_M's, below which little is left of
+models that were not trained for it, and Q8_0's, above which little is gained."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,7 @@ class Fitter:
         self._choosing, self._judging = range(0, windows, 2), range(1, windows, 2)
         self._free = any(len(group.kinds) > 1 for group in groups)
         self._known = unmeasured(groups)
+        self._places = [{kind.name: at for at, kind in enumerate(group.kinds)} for group in groups]
 
     def fit(self, target: Target, curve_points: int) -> Fit:
         """The mix for `target`, and `curve_points` more that are measured.
@@ -121,7 +126,7 @@ class Fitter:
             other = self._point(self._best(Target(nbytes=size)))
             if all(other.kinds != each.kinds for each in curve):
                 curve.append(self._judged(other, len(curve), curve_points + 1))
-        count = len(self._measurements.chosen_by)
+        count = sum(map(self._is_choice, self._measurements.chosen_by))
         return Fit(point, tuple(sorted(curve, key=lambda each: each.nbytes)), factor, count)
 
     def _chosen(self, target: Target) -> tuple[Point, float]:
@@ -162,16 +167,17 @@ class Fitter:
         """Hold rounds until the best mix for the target is the middle of one, or near several."""
         if not self._free:
             return
-        if not self._measurements.rounds and target.nbytes is None:
+        if not self._rounds() and target.nbytes is None:
             # Nothing tells yet how much any mix diverges.
-            self._hold_round(self._best(Target(nbytes=int(np.sqrt(np.prod(self._bounds()))))))
+            smallest, largest = self._bounds()
+            self._hold_round(self._best(Target(nbytes=math.isqrt(smallest * largest))))
         while True:
             self._learn(target)
             middle = self._best(target)
             size = self._nbytes(middle)
             near = [
                 each
-                for each in self._measurements.rounds
+                for each in self._rounds()
                 if max(size, each.nbytes) <= _SAME_SIZE * min(size, each.nbytes)
             ]
             key = self._key(middle)
@@ -193,7 +199,7 @@ class Fitter:
 
     def _learn(self, target: Target) -> None:
         """Fit sensitivities to all rounds, best near the target."""
-        rounds = self._measurements.rounds
+        rounds = self._rounds()
         if not rounds:
             return
         found = self._measurements.chosen_by
@@ -238,7 +244,7 @@ class Fitter:
         if not self._free:
             return best
         fitting = {self._key(best): self._measured(best, 1, 1).mean}
-        for each in self._measurements.rounds:
+        for each in self._rounds():
             if each.nbytes <= (target.nbytes or 0):
                 fitting[each.mixes[0]] = self._measurements.chosen_by[each.mixes[0]].mean
         key = min(fitting, key=lambda each: fitting[each])
@@ -276,12 +282,26 @@ class Fitter:
     def _choice(self, point: Point) -> Choice:
         return tuple(group.kinds.index(point.kinds[group.tensors[0]]) for group in self._groups)
 
-    def _choice_of(self, key: str) -> Choice:
+    def _rounds(self) -> list[Round]:
+        """The rounds whose mixes can all be chosen. Others were held with other kinds to choose
+        among, as when --tensor-type named them.
+        """
+        found = self._measurements.chosen_by
+        return [
+            each
+            for each in self._measurements.rounds
+            if all(key in found and self._is_choice(key) for key in each.mixes)
+        ]
+
+    def _is_choice(self, key: str) -> bool:
         names = key.split(",")
-        return tuple(
-            [kind.name for kind in group.kinds].index(name)
-            for group, name in zip(self._groups, names, strict=True)
+        return len(names) == len(self._places) and all(
+            name in places for name, places in zip(names, self._places, strict=True)
         )
+
+    def _choice_of(self, key: str) -> Choice:
+        pairs = zip(key.split(","), self._places, strict=True)
+        return tuple(places[name] for name, places in pairs)
 
     def _kinds(self, mix: Choice) -> list[Codec]:
         return [group.kinds[at] for group, at in zip(self._groups, mix, strict=True)]
@@ -306,10 +326,20 @@ class Fitter:
         return smallest, self._other_bytes + sum(group.sizes[-1] for group in self._groups)
 
     def _curve_sizes(self, count: int) -> list[int]:
-        """Sizes at equal ratios, from the smallest file to one of some 8 bits a weight."""
-        smallest, largest = self._bounds()
-        top = min(largest, 4 * smallest)
-        return [int(size) for size in np.geomspace(smallest, top, count + 2)[1:-1]] if count else []
+        """Sizes at equal ratios between those of `_CURVE_BITS`; none is smaller than the smallest
+        file.
+        """
+        smallest, _ = self._bounds()
+        low, high = (self._size_at(bits) for bits in _CURVE_BITS)
+        return [max(smallest, int(size)) for size in np.geomspace(low, high, count + 2)[1:-1]]
+
+    def _size_at(self, bits: float) -> float:
+        """Of the file with so many bits for each weight of a group, where its kinds allow that."""
+        size = float(self._other_bytes)
+        for group in self._groups:
+            num_values = 8 * group.sizes[-1] / group.kinds[-1].bits_per_weight
+            size += min(max(num_values * bits / 8, group.sizes[0]), group.sizes[-1])
+        return size
 
 
 def _factor(point: Point) -> float:

@@ -1,7 +1,9 @@
 """A file of measured divergences, so that a second run, or another target, begins with them.
 
-It belongs to one model, importance and text: what it was measured on is written in it, and a file
-of anything else is refused instead of being written over.
+It belongs to one model, importance and text, and to one version of the encoders: what it was
+measured on is written in it, and a file of anything else is refused instead of being written over.
+Kinds that may be chosen are no part of that: what a mix diverges by is the same whatever else could
+have been taken.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from headrace.atomic_file import atomic_file
 from headrace.errors import ConfigError
 from headrace.eval.mixes.variants import Floats
 from headrace.weights.codecs import Codec
+from headrace.weights.quantize.make import ENCODERS
 
 _FORMAT = "headrace-divergences-2"
 
@@ -51,7 +54,7 @@ class Round(msgspec.Struct, frozen=True):
 class _Contents(msgspec.Struct, kw_only=True):
     format: str
     subject: str
-    """A digest of the model, the importance, the text and the groups of matrices."""
+    """`subject_of`."""
     chosen_by: dict[str, Mean]
     """By mix (`key_of`): on the windows that are chosen by."""
     judged: dict[str, Mean]
@@ -85,8 +88,8 @@ class Measurements:
             ) from error
         if found.format != _FORMAT or found.subject != subject:
             raise ConfigError(
-                f"{path}: was measured on another model, importance or text, or with other "
-                "windows; name another file with --measurements, or remove it"
+                f"{path}: was measured on another model, importance or text, with other windows "
+                "or by other encoders; name another file with --measurements, or remove it"
             )
         self._contents = found
 
@@ -126,8 +129,8 @@ def subject_of(
     windows: Sequence[Sequence[int]],
     groups: Sequence[str] = (),
 ) -> str:
-    """A digest of what is measured: the files by size and time, the text by its tokens, and the
-    names of the groups that mixes are written down by.
+    """A digest of what is measured: the files by size and time, the text by its tokens, the
+    names of the groups that mixes are written down by, and the version of the encoders.
     """
     tokens = np.array(windows, np.int64)
     digest = hashlib.sha256(f"{tokens.shape}\n".encode() + tokens.tobytes())
@@ -136,4 +139,5 @@ def subject_of(
         facts = path.stat()
         digest.update(f"{path.name} {facts.st_size} {facts.st_mtime_ns}\n".encode())
     digest.update("\n".join(groups).encode())
+    digest.update(f"\nencoders {ENCODERS}".encode())
     return digest.hexdigest()

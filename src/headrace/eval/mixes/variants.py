@@ -10,9 +10,13 @@ open, as do the logits of the model itself.
 
 from __future__ import annotations
 
+import errno
+import math
+import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -23,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.config.settings import EngineConfig
+from headrace.errors import CheckpointError
 from headrace.eval.divergence import log_softmax, row_divergences
 from headrace.eval.mixes.candidates import Group
 from headrace.eval.windows import WindowRunner
@@ -54,7 +59,7 @@ class Variants:
     ) -> None:
         """file: in F16 or F32. windows: all of one length. folder: where there is room for the
         model's logits, float32 for each of the scored positions and each token of the vocabulary,
-        and for its matrices in the kinds that are measured.
+        and for its matrices in the kinds that are measured; CheckpointError where there is none.
         """
         self._file, self._ops = file, ops
         self._windows = windows
@@ -63,8 +68,12 @@ class Variants:
         scored = [len(window) - 1 - len(window) // 2 for window in windows]
         self._starts = list(accumulate(scored, initial=0))
         self._stored = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        shape = self._starts[-1], model.vocab_size
+        with _room_in(folder, "the model's logits"):
+            # A page of a sparse file that the disk has no room for ends the process (SIGBUS).
+            os.posix_fallocate(self._stored.fileno(), 0, 4 * math.prod(shape))
         self._logits: npt.NDArray[np.float32] = np.memmap(
-            self._stored, np.float32, "w+", shape=(self._starts[-1], model.vocab_size)
+            self._stored, np.float32, "r+", shape=shape
         )
         runner = self._runner(model)
         for index, window in enumerate(windows):
@@ -114,6 +123,21 @@ class Variants:
         return WindowRunner(model, self._ops, context, cache=EngineConfig(kv_cache_dtype="f32"))
 
 
+@contextmanager
+def _room_in(folder: Path, what: str) -> Iterator[None]:
+    """Errors of a disk that takes no more name the folder."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO):
+            raise
+        raise CheckpointError(
+            f"{folder}: {what} cannot be kept there while kinds are chosen: {error.strerror}; make "
+            "room and run the same command again, which goes on with what was measured, or give a "
+            "DST on another disk and the file of --measurements"
+        ) from error
+
+
 class _EncodedMatrices:
     """The matrices of a file in other kinds, each made when it is first asked for."""
 
@@ -144,7 +168,10 @@ class _EncodedMatrices:
             columns = None if sums is None else sums.importance()
         source = source_of_tensor(tensor, tensor.name, tensor.codec)
         shape = len(tensor.data), codec.row_bytes(tensor.shape[-1])
-        with tempfile.TemporaryFile(dir=self._folder) as file:
+        with (
+            _room_in(self._folder, f"{tensor.name!r} in {codec.name}"),
+            tempfile.TemporaryFile(dir=self._folder) as file,
+        ):
             for piece in recoded(source, codec, columns, self._pool, self._threads).pieces():
                 file.write(piece.tobytes())
             file.flush()

@@ -29,10 +29,10 @@ class Format:
     method: Method = "nearest"
     static: bool = False
     """Whether activations have scales that are measured beforehand."""
-    columns: int = 0
+    group_size: int = 0
     """Values along a row that share a scale; 0 where it is all of it, or the matrix, or a block."""
     sizes: bool = False
-    """Whether `--group-size` may give another number of them."""
+    """Whether `--group-size` may give another."""
 
     @property
     def reads_text(self) -> bool:
@@ -48,21 +48,23 @@ FORMATS: Mapping[str, Format] = {
     "int8-smoothquant": Format(
         "W8A8", "INT8 behind SmoothQuant, by GPTQ", method="smoothquant"
     ),
-    "w8a16": Format("W8A16", "INT8 in groups", columns=128, sizes=True),
-    "w4a16": Format("W4A16", "INT4 in groups", columns=128, sizes=True),
-    "w4a16-asym": Format("W4A16_ASYM", "INT4 in groups with zero points", columns=128, sizes=True),
-    "w4a16-gptq": Format("W4A16", "INT4 in groups, by GPTQ", "gptq", columns=128, sizes=True),
+    "w8a16": Format("W8A16", "INT8 in groups", group_size=128, sizes=True),
+    "w4a16": Format("W4A16", "INT4 in groups", group_size=128, sizes=True),
+    "w4a16-asym": Format(
+        "W4A16_ASYM", "INT4 in groups with zero points", group_size=128, sizes=True
+    ),
+    "w4a16-gptq": Format("W4A16", "INT4 in groups, by GPTQ", "gptq", group_size=128, sizes=True),
     "w4a16-awq": Format(
-        "W4A16_ASYM", "INT4 in groups with zero points, by AWQ", "awq", columns=128, sizes=True
+        "W4A16_ASYM", "INT4 in groups with zero points, by AWQ", "awq", group_size=128, sizes=True
     ),
-    "w4a8": Format("W4A8", "INT4 in groups, activations in INT8", columns=128, sizes=True),
-    "w4afp8": Format("W4AFP8", "INT4 in groups, activations in FP8", columns=128, sizes=True),
+    "w4a8": Format("W4A8", "INT4 in groups, activations in INT8", group_size=128, sizes=True),
+    "w4afp8": Format("W4AFP8", "INT4 in groups, activations in FP8", group_size=128, sizes=True),
     "nvfp4": Format(
-        "NVFP4", "E2M1 in groups of 16; scales of activations measured", static=True, columns=16
+        "NVFP4", "E2M1 in groups of 16; scales of activations measured", static=True, group_size=16
     ),
-    "nvfp4a16": Format("NVFP4A16", "E2M1 in groups of 16", columns=16),
-    "mxfp4": Format("MXFP4", "E2M1 in groups of 32, activations too", columns=32),
-    "mxfp4a16": Format("MXFP4A16", "E2M1 in groups of 32", columns=32),
+    "nvfp4a16": Format("NVFP4A16", "E2M1 in groups of 16", group_size=16),
+    "mxfp4": Format("MXFP4", "E2M1 in groups of 32, activations too", group_size=32),
+    "mxfp4a16": Format("MXFP4A16", "E2M1 in groups of 32", group_size=32),
 }  # fmt: skip
 """By the names that are typed."""
 

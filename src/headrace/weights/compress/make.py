@@ -38,11 +38,15 @@ _BESIDE = (
 )  # fmt: skip
 """Files of a folder that go along: what tokenizers, templates and sampling are read from."""
 
-_ROUTERS = (
-    "lm_head", "re:.*\\.mlp\\.gate$", "re:.*\\.router$", "re:.*block_sparse_moe\\.gate$",
-    "re:.*shared_expert_gate$",
+_KEPT = (
+    "lm_head", "re:.*\\.(mlp|moe|block_sparse_moe)\\.gate(\\.wg)?$",
+    "re:.*\\.router(\\.layer|\\.proj)?$", "re:.*shared_expert_gate$",
 )  # fmt: skip
 """Modules that keep 16 bits: the output, and what decides which experts a token goes to."""
+
+
+_IN_LAYER = re.compile(r"\.(?:layers|h)\.(\d+)\.")
+"""In names of tensors: "h" is GPT-2's and Falcon's."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,8 @@ class CompressOptions:
     """An order for a folder."""
 
     format: Format
-    columns: int | None = None
-    """Of a group; None for the format's own."""
+    group_size: int | None = None
+    """Values along a row that share a scale; None for the format's own."""
     windows: Sequence[Sequence[int]] = ()
     """Token ids that the model reads, where the format is made while it reads."""
     threads: int = 1
@@ -90,22 +94,22 @@ def quantised_tensor(checkpoint: Checkpoint) -> Tensor | None:
     return next((t for t in checkpoint.tensors.values() if t.codec not in _PLAIN), None)
 
 
-def check_columns(checkpoint: Checkpoint, format: Format, columns: int | None) -> None:
+def check_group_size(checkpoint: Checkpoint, format: Format, group_size: int | None) -> None:
     """Raise ConfigError where rows are not whole groups, or a size was named for a format of one.
 
     What counts are matrices of layers.
     """
-    if columns is not None and not format.sizes:
+    if group_size is not None and not format.sizes:
         raise ConfigError(
-            f"--group-size {columns}: the groups of {format.scheme} are what they are; it belongs "
-            "to formats of whole numbers in groups (w4a16, w8a16, w4a8, ...)"
+            f"--group-size {group_size}: the groups of {format.scheme} are what they are; it "
+            "belongs to formats of whole numbers in groups (w4a16, w8a16, w4a8, ...)"
         )
-    size = columns or format.columns
+    size = group_size or format.group_size
     if not size:
         return
     for name, tensor in checkpoint.tensors.items():
         # Convolutions and stacks have more dimensions, norms and biases fewer.
-        if ".layers." in name and len(tensor.shape) == 2 and tensor.shape[1] % size:
+        if _IN_LAYER.search(name) and len(tensor.shape) == 2 and tensor.shape[1] % size:
             fits = [n for n in (128, 64, 32) if tensor.shape[1] % n == 0 and n < size]
             remedy = f"give --group-size {fits[0]}" if fits and format.sizes else (
                 "choose a format with a scale for each row (fp8, int8)"
@@ -126,14 +130,14 @@ def compress(
     """Write the folder `out` from the folder `source`, which `checkpoint` was opened from.
 
     `out` is a folder that does not exist, within a folder that does: the caller moves it to its
-    place. Raises what `run` raises, and CheckpointError where what it wrote does not open or lacks
-    a matrix.
+    place. Raises what `run` raises, and CheckpointError where what it wrote does not open, lacks a
+    tensor or has a matrix of a layer as it was.
     """
     work = out.with_name(f"{out.name}.work")
     work.mkdir()
     job = Job(
         source=str(source), out=str(out), scheme=options.format.scheme,
-        method=options.format.method, columns=options.columns or 0, ignore=list(_ROUTERS),
+        method=options.format.method, group_size=options.group_size or 0, ignore=list(_KEPT),
         windows=[list(window) for window in options.windows], threads=options.threads,
     )  # fmt: skip
     program = run(job, work)
@@ -163,6 +167,16 @@ def _described(checkpoint: Checkpoint, out: Path, program: str) -> CompressResul
             f"{program} left out {len(lost)} tensors, {lost[0]!r} among them; it does not make "
             "folders of this model"
         )
+    plain = [
+        name
+        for name, tensor in opened.tensors.items()
+        if tensor.codec in _PLAIN and name in checkpoint.tensors and is_quantisable(name, tensor)
+    ]
+    if plain:
+        raise CheckpointError(
+            f"{program} left {len(plain)} matrices of layers as they were, {plain[0]!r} among "
+            "them; it does not make folders of this model"
+        )
     kinds = Counter(tensor.codec.name for tensor in opened.tensors.values())
     if not kinds.keys() - {codec.name for codec in _PLAIN}:
         raise CheckpointError(f"{program} quantised no matrix of this model")
@@ -178,7 +192,25 @@ def _described(checkpoint: Checkpoint, out: Path, program: str) -> CompressResul
     )
 
 
+def is_quantisable(name: str, tensor: Tensor) -> bool:
+    """Whether a tensor is a matrix of a layer, or a stack of experts', that a format is meant for.
+
+    Stacks may be parameters without ".weight". Convolutions over single channels, (channels, 1,
+    width), and biases of experts are none.
+    """
+    module = name.removesuffix(".weight")
+    is_weight = module != name
+    is_matrix = len(tensor.shape) == 2 and is_weight
+    is_stack = len(tensor.shape) == 3 and (is_weight or ".experts." in name)
+    if not _IN_LAYER.search(name) or not (is_matrix or (is_stack and tensor.shape[1] > 1)):
+        return False
+    return not any(
+        re.match(kept.removeprefix("re:"), module) if kept.startswith("re:") else module == kept
+        for kept in _KEPT
+    )
+
+
 def _is_beyond(name: str, layers: Any) -> bool:
     """Whether a tensor is of a layer behind the last that answers are computed with."""
-    number = re.search(r"\.layers\.(\d+)\.", name)
+    number = _IN_LAYER.search(name)
     return number is not None and isinstance(layers, int) and int(number[1]) >= layers

@@ -1,4 +1,5 @@
-"""What runs in the process that has PyTorch: `python worker.py JOB ANSWER`.
+"""What runs in the process that has PyTorch: `python worker.py JOB ANSWER`, in a session of its
+own. It ends when its stdin does, of which whoever started it holds the other end.
 
 It reads a Job, lets llm-compressor do it, and writes an Answer (`library.py`), both JSON. It
 imports nothing of headrace, so that its environment needs none. Code that comes with a model is
@@ -9,7 +10,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import shutil
+import signal
 import sys
+import threading
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -49,7 +54,10 @@ def do(job: Job) -> None:
         raise StageError("compress", _words(error)) from error
     try:
         model.save_pretrained(job["out"], save_compressed=True)
-    except OSError as error:
+    except Exception as error:
+        # A disk that is full is an error of safetensors' own, which is no OSError. What was written
+        # is of no use, and leaves no room for the answer.
+        shutil.rmtree(job["out"], ignore_errors=True)
         raise StageError("write", _words(error)) from error
 
 
@@ -115,11 +123,24 @@ def _scheme(job: Job) -> Any:
     from compressed_tensors.quantization import QuantizationArgs, preset_name_to_scheme
 
     scheme = preset_name_to_scheme(job["scheme"], ["Linear"])
-    if job["columns"]:
+    if job["group_size"]:
         stated = scheme.weights.model_dump(exclude_none=True)
-        stated |= {"strategy": "group", "group_size": job["columns"]}
+        stated |= {"strategy": "group", "group_size": job["group_size"]}
         scheme.weights = QuantizationArgs(**stated)
     return scheme
+
+
+def end_with_starter() -> None:
+    """From now on this process and those that it starts are killed when its stdin ends, however
+    whoever holds the other end came to its own.
+    """
+
+    def wait() -> None:
+        while os.read(sys.stdin.fileno(), 1024):
+            pass
+        os.killpg(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=wait, name="end-with-starter", daemon=True).start()
 
 
 def _words(error: Exception) -> str:
@@ -127,15 +148,18 @@ def _words(error: Exception) -> str:
 
 
 def main(order: Path, answer: Path) -> None:
-    """Do the job of one file and answer in another."""
-    job = json.loads(order.read_text(encoding="utf-8"))
+    """Do the job of one file and answer in another, whatever comes of it."""
     try:
-        do(job)
+        do(json.loads(order.read_text(encoding="utf-8")))
+        found = {"program": f"llm-compressor {version('llmcompressor')}"}
     except StageError as error:
         found = {"error": str(error), "stage": error.stage}
-    else:
-        found = {"program": f"llm-compressor {version('llmcompressor')}"}
-    answer.write_text(json.dumps(found), encoding="utf-8")
+    except Exception as error:
+        found = {"error": _words(error), "stage": ""}
+    # Its name shows only all of it.
+    part = answer.with_name(f"{answer.name}.part")
+    part.write_text(json.dumps(found), encoding="utf-8")
+    part.replace(answer)
 
 
 def check() -> int:
@@ -149,4 +173,5 @@ def check() -> int:
 if __name__ == "__main__":
     if sys.argv[1:] == ["--check"]:
         sys.exit(check())
+    end_with_starter()
     main(Path(sys.argv[1]), Path(sys.argv[2]))

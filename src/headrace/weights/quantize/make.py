@@ -27,8 +27,9 @@ from headrace.weights.quantize.roles import Role, role_of
 from headrace.weights.store.gguf_group import gguf_groups
 from headrace.weights.tensors.source import TensorSource, source_of_tensor
 
-# Part of what a half-written file is recognised by: changes when encoders give other bytes.
-_ENCODERS = 2
+ENCODERS = 2
+"""Part of what half-written files and measured divergences are recognised by: changes when encoders
+give other bytes."""
 _FILE_TYPE, _VERSION = "general.file_type", "general.quantization_version"
 _UNQUANTISED = ("F32", "F16", "BF16")
 
@@ -316,5 +317,5 @@ def _key(source: Path, header: bytes, order: QuantizeOptions) -> str:
     for path in sorted(set(files)):
         facts = path.stat()
         digest.update(f"{path.resolve()} {facts.st_size} {facts.st_mtime_ns}\n".encode())
-    digest.update(f"encoders {_ENCODERS}".encode())
+    digest.update(f"encoders {ENCODERS}".encode())
     return digest.hexdigest()
