@@ -56,6 +56,22 @@ def test_without_torch_a_device_is_of_no_use(without_torch: None, driver: Path) 
         make_ops("torch")
 
 
+def test_a_device_is_named_in_the_log_and_not_taken(
+    driver: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(headrace.ops, "find_spec", lambda name: object())
+    caplog.set_level("INFO")
+    assert choose_backend("auto", "cpu", driver) == ("cpu", "cpu")
+    assert choose_backend("auto", "auto", tmp_path_factory.mktemp("none")) == ("cpu", "cpu")
+    assert not caplog.records
+    assert choose_backend("auto", "auto", driver) == ("cpu", "cpu")
+    (note,) = caplog.records
+    assert "--device cuda" in note.getMessage()
+
+
 @pytest.mark.parametrize("device", ["cuda:x", "cuda:-1", "cpu:0", "tpu", ""])
 def test_unknown_devices_are_refused(device: str) -> None:
     with pytest.raises(ConfigError, match=f"--device is '{device}'; choose auto, cpu, cuda or"):
@@ -76,12 +92,12 @@ def test_devices_by_name(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert choose_backend("torch", "auto", driver) == ("torch", "cpu")
     assert choose_backend("torch", "cpu", driver) == ("torch", "cpu")
-    assert choose_backend("auto", "auto", driver) == ("cpu", "cpu"), "a driver without a device"
     with pytest.raises(ConfigError, match=r"--device is cuda, and .* Use --device cpu"):
         choose_backend("auto", "cuda", driver)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert choose_backend("auto", "auto", driver) == ("torch", "cuda:0")
+    assert choose_backend("torch", "auto", driver) == ("torch", "cuda:0")
+    assert choose_backend("auto", "auto", driver) == ("cpu", "cpu"), "none was asked for"
     assert choose_backend("auto", "cuda", driver) == ("torch", "cuda:0")
     assert choose_backend("torch", "cuda:1", driver) == ("torch", "cuda:1")
     assert choose_backend("auto", "cpu", driver) == ("cpu", "cpu")
