@@ -253,7 +253,8 @@ def _runs(url: str, tokenizer: str, model: str | None) -> Run:
 
 
 def _limits_reader(endpoint: Endpoint) -> Callable[[], Limits | None]:
-    """Reads the machine's limits at the level, and with the threads, that our server has."""
+    """Reads the machine's limits at the level, and with the threads, that our server has; None of
+    a server that other kernels compute for."""
     import asyncio
     from datetime import UTC, datetime
 
@@ -263,6 +264,8 @@ def _limits_reader(endpoint: Endpoint) -> Callable[[], Limits | None]:
     from headrace.telemetry.machine import DRAM_FOOTPRINT_BYTES
 
     labels = asyncio.run(engine_labels(endpoint))
+    if labels["backend"] != "cpu":
+        return lambda: None
 
     def read() -> Limits | None:
         level, threads = labels["cpu_level"], int(labels["threads"])
