@@ -5,12 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args, get_type_hints
 
+import click
 import pytest
 
 import headrace.ops
+from headrace.cli.device_options import device_options
+from headrace.config.settings import EngineConfig
 from headrace.errors import ConfigError
-from headrace.ops import choose_backend, make_ops
+from headrace.ops import BACKENDS, choose_backend, make_ops
 
 
 @pytest.fixture
@@ -30,6 +34,18 @@ def test_reference_by_name() -> None:
     ops = make_ops("reference", cpu_level="avx512", threads=3)
     assert (ops.name, ops.level, ops.num_threads) == ("reference", "reference", 1)
     assert ops.memory() is None
+
+
+def test_settings_and_commands_name_all_backends() -> None:
+    """Each spells them out: settings import no backend, and --help imports neither."""
+    names = {"auto", *BACKENDS}
+    assert set(get_args(get_type_hints(EngineConfig)["backend"])) == names
+    (of_commands,) = [
+        one.type.choices
+        for one in click.command()(device_options(lambda: None)).params
+        if isinstance(one.type, click.Choice)
+    ]
+    assert set(of_commands) == names
 
 
 def test_unknown_backends_are_refused() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headrace.config.settings import EngineConfig
 from headrace.models import DecoderConfig
-from headrace.ops.interface import DeviceMemory
+from headrace.ops.interface import SLICE_VALUES, DeviceMemory
 
 LIVE_ROWS = 6
 """Arrays of a step as wide as the widest that are held at a time: inputs and outputs of an
@@ -20,9 +20,6 @@ values with their places."""
 
 DECODE_BYTES = 16
 """For each value of a slice of a weight that is decoded: itself, and the numbers it is made of."""
-
-DECODED_VALUES = 1 << 26
-"""Values of a slice, at most (SLICE_VALUES of ops/torch/sums.py)."""
 
 
 def device_room(device: DeviceMemory, share: float) -> int:
@@ -42,6 +39,6 @@ def step_bytes(model: DecoderConfig, vocab_size: int, config: EngineConfig) -> i
         inner = max(inner, model.experts.intermediate_size, routed)
     widest = max(2 * inner, model.hidden_size, *(shape.row_width for shape in shapes))
     rows = config.max_num_batched_tokens
-    decoded = min(DECODED_VALUES, model.hidden_size * max(vocab_size, 2 * inner))
+    decoded = min(SLICE_VALUES, model.hidden_size * max(vocab_size, 2 * inner))
     drawn = min(rows, config.max_num_seqs) * vocab_size
     return 4 * LIVE_ROWS * rows * widest + LOGIT_BYTES * drawn + DECODE_BYTES * decoded
