@@ -14,9 +14,12 @@ LIVE_ROWS = 6
 """Arrays of a step as wide as the widest that are held at a time: inputs and outputs of an
 operation, the residual stream, and copies padded to whole tiles."""
 
-LOGIT_BYTES = 64
-"""For each logit of a row that is drawn from: float32 and float64, counts, sums, and a sort of
-values with their places."""
+LOGIT_BYTES = 80
+"""For each logit of a row that is drawn from, at the largest, which is top_p behind a mask: the
+logits, those masked, and those of rows that are drawn, 4 each; weights and counts, 8 each; sorted
+scores and their places, 12; counts in that order and two sums of them, 8 each. With flags that is
+66 (tests/ops/torch/test_sampling.py); a sort on a device may take as much. The rest is for what an
+allocator rounds up."""
 
 DECODE_BYTES = 16
 """For each value of a slice of a weight that is decoded: itself, and the numbers it is made of."""
@@ -30,7 +33,8 @@ def device_room(device: DeviceMemory, share: float) -> int:
 def step_bytes(model: DecoderConfig, vocab_size: int, config: EngineConfig) -> int:
     """Bytes that a step computes with, beside weights and KV cache, at most.
 
-    Prompts whose own log probabilities are asked for take more: a row of logits for each token.
+    Prompts whose own log probabilities are asked for take more, and so do drafts that are verified:
+    a row of logits for each token.
     """
     shapes = [model.attention_of(layer) for layer in range(model.num_layers)]
     inner = max((model.intermediate_size, *model.mlp_widths))
