@@ -37,6 +37,8 @@ from headrace.engine.load import load_engine
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ("tests/ops/torch", "tests/models/test_torch_backend.py")
+KERNELS = "tests/ops/torch/kernels_interpreted.py"
+"""The tests of kernels; without a device those of `TESTS` run them, interpreted."""
 PROMPTS = ("import os\n", "def test_", "class Reader:\n", "for name, value in sorted(")
 REPEATS = 5
 
@@ -98,8 +100,9 @@ def roof(device: torch.device, sizes: Sizes) -> dict[str, float]:
 
 def checks(device: torch.device) -> dict[str, Any]:
     """How many of the tests passed on the device, and which did not."""
+    tests = TESTS if device.type == "cpu" else (*TESTS, KERNELS)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n0", "-q", "-m", "not matrix", *TESTS], cwd=ROOT,
+        [sys.executable, "-m", "pytest", "-n0", "-q", "-m", "not matrix", *tests], cwd=ROOT,
         env={**os.environ, "HEADRACE_TEST_DEVICE": str(device)}, capture_output=True, text=True,
         check=False,
     )  # fmt: skip

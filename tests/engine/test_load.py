@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import headrace.embedded
+import headrace.engine.load
 from headrace.config.settings import EngineConfig
 from headrace.embedded import embedded_model
 from headrace.engine.load import count_tokens, load_engine
+from headrace.engine.memory.kv_memory import CachePlan, plan_kv_cache
 from headrace.errors import CheckpointError, HeadraceError
+from headrace.ops.interface import DeviceMemory
+from headrace.ops.reference import ReferenceOps
 from headrace.weights.checkpoint import TokenizerData
 from headrace.weights.store.resolve import resolve_model
 from tests.engine.mock import Clock, drain, submit
@@ -33,6 +38,31 @@ def test_a_file_becomes_an_engine_with_timed_phases(tmp_path: Path, write: objec
     assert checkpoint.eos_token_ids == (EOS, IM_END)
     core.submit(submit("a", list(range(40)), temperature=100.0, seed=1, max_tokens=200))
     assert max(drain(core)["a"].token_ids) < 260
+
+
+def test_a_draft_models_step_is_counted_on_a_device_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target's and its own are what the KV cache leaves there."""
+    path = str(write_tiny_gguf(tmp_path))
+    reserved = []
+
+    def planned(*args: Any, reserved_bytes: int, **named: Any) -> CachePlan:
+        reserved.append(reserved_bytes)
+        return plan_kv_cache(*args, reserved_bytes=reserved_bytes, **named)
+
+    device = DeviceMemory(8 << 30, 8 << 30)
+    monkeypatch.setattr(ReferenceOps, "memory", lambda ops: device)
+    monkeypatch.setattr(headrace.engine.load, "plan_kv_cache", planned)
+    draft = f'{{"method": "draft_model", "model": "{path}"}}'
+    for speculative in ("none", draft):
+        config = EngineConfig(
+            model=path, backend="reference", max_num_seqs=2, max_model_len=64,
+            speculative_config=speculative,
+        )  # fmt: skip
+        load_engine(config)
+    alone, with_draft = reserved
+    assert alone > 0 and with_draft == 2 * alone, "a draft of the target's own shape"
 
 
 def test_tokens_are_counted_from_either_kind_of_tokenizer(tmp_path: Path) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args, get_type_hints
 
+import click
 import pytest
 
 import headrace.ops
+from headrace.cli.device_options import device_options
+from headrace.config.settings import EngineConfig
 from headrace.errors import ConfigError
-from headrace.ops import choose_backend, make_ops
+from headrace.ops import BACKENDS, choose_backend, make_ops
 
 
 @pytest.fixture
@@ -30,6 +34,18 @@ def test_reference_by_name() -> None:
     ops = make_ops("reference", cpu_level="avx512", threads=3)
     assert (ops.name, ops.level, ops.num_threads) == ("reference", "reference", 1)
     assert ops.memory() is None
+
+
+def test_settings_and_commands_name_all_backends() -> None:
+    """Each spells them out: settings import no backend, and --help imports neither."""
+    names = {"auto", *BACKENDS}
+    assert set(get_args(get_type_hints(EngineConfig)["backend"])) == names
+    (of_commands,) = [
+        one.type.choices
+        for one in click.command()(device_options(lambda: None)).params
+        if isinstance(one.type, click.Choice)
+    ]
+    assert set(of_commands) == names
 
 
 def test_unknown_backends_are_refused() -> None:
@@ -56,6 +72,22 @@ def test_without_torch_a_device_is_of_no_use(without_torch: None, driver: Path) 
         make_ops("torch")
 
 
+def test_a_device_is_named_in_the_log_and_not_taken(
+    driver: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(headrace.ops, "find_spec", lambda name: object())
+    caplog.set_level("INFO")
+    assert choose_backend("auto", "cpu", driver) == ("cpu", "cpu")
+    assert choose_backend("auto", "auto", tmp_path_factory.mktemp("none")) == ("cpu", "cpu")
+    assert not caplog.records
+    assert choose_backend("auto", "auto", driver) == ("cpu", "cpu")
+    (note,) = caplog.records
+    assert "--device cuda" in note.getMessage()
+
+
 @pytest.mark.parametrize("device", ["cuda:x", "cuda:-1", "cpu:0", "tpu", ""])
 def test_unknown_devices_are_refused(device: str) -> None:
     with pytest.raises(ConfigError, match=f"--device is '{device}'; choose auto, cpu, cuda or"):
@@ -76,12 +108,12 @@ def test_devices_by_name(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert choose_backend("torch", "auto", driver) == ("torch", "cpu")
     assert choose_backend("torch", "cpu", driver) == ("torch", "cpu")
-    assert choose_backend("auto", "auto", driver) == ("cpu", "cpu"), "a driver without a device"
     with pytest.raises(ConfigError, match=r"--device is cuda, and .* Use --device cpu"):
         choose_backend("auto", "cuda", driver)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert choose_backend("auto", "auto", driver) == ("torch", "cuda:0")
+    assert choose_backend("torch", "auto", driver) == ("torch", "cuda:0")
+    assert choose_backend("auto", "auto", driver) == ("cpu", "cpu"), "none was asked for"
     assert choose_backend("auto", "cuda", driver) == ("torch", "cuda:0")
     assert choose_backend("torch", "cuda:1", driver) == ("torch", "cuda:1")
     assert choose_backend("auto", "cpu", driver) == ("cpu", "cpu")

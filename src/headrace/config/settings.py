@@ -172,15 +172,15 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Meta(
             description="Backend that computes: cpu, the C++ kernels; torch, PyTorch on a device "
             "(`pip install 'headrace[torch]'`); reference, slow NumPy; auto: torch where --device "
-            "is one of CUDA, otherwise the kernels."
+            "names one of CUDA, otherwise the kernels."
         ),
     ] = "auto"
     device: Annotated[
         str,
         Meta(
             description="Device that computes: cpu, cuda or cuda:N (the Nth; cuda is the first), "
-            "AMD's too where torch is made for them; auto: the first CUDA device where there is "
-            "one and PyTorch is installed, otherwise the CPU."
+            "AMD's too where torch is made for them; auto: the CPU, or with --backend torch the "
+            "first CUDA device where there is one."
         ),
     ] = "auto"
     gpu_memory_utilization: Annotated[

@@ -100,6 +100,8 @@ def load_engine(
         memory, reserved = ops.memory(), weights.reserved_bytes
         if memory is not None:
             reserved += step_bytes(model.config, model.vocab_size, config)
+            if loaded is not None:
+                reserved += step_bytes(loaded.config, model.vocab_size, config)
         plan = plan_kv_cache(model, config, reserved_bytes=reserved, device=memory)
         draft = None
         if loaded is not None:

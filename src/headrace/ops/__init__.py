@@ -5,6 +5,7 @@ A backend is imported only when asked for; importing this package loads none of 
 
 from __future__ import annotations
 
+import logging
 import re
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,11 +14,13 @@ from typing import NamedTuple
 from headrace.errors import ConfigError
 from headrace.ops.interface import DeviceMemory, Ops
 
+logger = logging.getLogger(__name__)
+
 BACKENDS = ("cpu", "reference", "torch")
 
 _DRIVERS = ("dev/nvidiactl", "dev/kfd", "dev/dxg")
 """What the kernel has where there may be a device that torch calls cuda: of NVIDIA's driver, of
-AMD's, of WSL. Without any of them importing torch, which takes a second, would find none."""
+AMD's, of WSL. Asked in place of torch, whose import takes a second."""
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]{1,4})?")
 
@@ -32,10 +35,10 @@ class BackendChoice(NamedTuple):
 def choose_backend(backend: str, device: str, root: Path = Path("/")) -> BackendChoice:
     """The backend and the device that settings mean.
 
-    "auto" for both: torch on the first CUDA device where there is one and torch is installed, the
-    C++ kernels otherwise; torch alone takes the device that is named. root: where dev/ lies.
-    Raises ConfigError where they are unknown or do not go together, torch is missing, or the device
-    is.
+    "auto" for both means the C++ kernels, and a note in the log where a device may be: torch has
+    not run on one yet (docs/gpu.md), so one has to be asked for. With the backend torch the device
+    "auto" is the first of CUDA where there is one. root: where dev/ lies. Raises ConfigError where
+    they are unknown or do not go together, torch is missing, or the device is.
     """
     if _DEVICE.fullmatch(device) is None:
         raise ConfigError(f"--device is {device!r}; choose auto, cpu, cuda or cuda:N")
@@ -50,12 +53,14 @@ def choose_backend(backend: str, device: str, root: Path = Path("/")) -> Backend
                 "--backend torch, or --device cpu"
             )
         return BackendChoice(backend, "cpu")
-    if backend == "auto" and not on_device and (device == "cpu" or not _may_have_device(root)):
+    if backend == "auto" and not on_device:
+        if device == "auto" and _may_have_device(root):
+            logger.info(
+                "computing on the CPU; PyTorch and a device's driver are here: --device cuda "
+                "computes on the first CUDA device, which has not been tested on hardware"
+            )
         return BackendChoice("cpu", "cpu")
-    found = _find_device(device)
-    if backend == "auto" and found == "cpu":
-        return BackendChoice("cpu", "cpu")
-    return BackendChoice("torch", found)
+    return BackendChoice("torch", _find_device(device))
 
 
 def device_memory(choice: BackendChoice) -> DeviceMemory | None:

@@ -105,6 +105,11 @@ class RopeTable:
     rotary_dim: int
 
 
+SLICE_VALUES = 1 << 26
+"""Decoded values of a weight that a backend on a device holds at a time, where it decodes before it
+multiplies: 256 MiB as float32."""
+
+
 class DeviceMemory(NamedTuple):
     """Bytes of the memory of a device."""
 

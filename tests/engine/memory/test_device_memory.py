@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.config.settings import EngineConfig
-from headrace.engine.memory.device_memory import device_room, step_bytes
+from headrace.engine.memory.device_memory import LOGIT_BYTES, device_room, step_bytes
 from headrace.engine.memory.kv_memory import plan_kv_cache
 from headrace.engine.memory.weight_memory import check_weights_fit
 from headrace.errors import ConfigError
@@ -58,7 +58,7 @@ def test_what_a_step_takes_grows_with_what_it_computes(
     model = read_config(tiny_checkpoint())
     least = step_bytes(model, 1000, EngineConfig())
     assert (step_bytes(model, 1000, EngineConfig(**setting)) > least) is grows
-    assert least > 64 * 64 * 1000, "a row of logits for each request"
+    assert least > LOGIT_BYTES * 64 * 1000, "a row of logits for each request"
 
 
 def test_weights_that_a_device_does_not_hold_are_refused() -> None:

@@ -26,10 +26,11 @@ from tests.ops.cpu.cases import (
 )
 from tests.ops.cpu.test_kv_codecs import spoilt_rows
 
-pytest.importorskip("torch", reason="the torch backend needs PyTorch")
-from headrace.ops.torch import kv_codecs
-from tests.ops.torch.bounds import of_attention
-from tests.ops.torch.on_host import torch_ops
+torch = pytest.importorskip("torch", reason="the torch backend needs PyTorch")
+from headrace.ops.torch import kv_codecs  # noqa: E402
+from headrace.ops.torch.kv_pool import new_pool  # noqa: E402
+from tests.ops.torch.bounds import of_attention  # noqa: E402
+from tests.ops.torch.on_host import torch_ops  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -194,6 +195,25 @@ def test_a_pool_takes_the_bytes_that_its_spec_counts(ops: Ops) -> None:
     for k, v in KV_CODECS:
         kv = new_cache(ops, shape, 5, 32, k, v)
         assert kv.arrays.pages.nbytes == 5 * kv.spec.block_bytes
+
+
+def test_a_full_device_is_no_other_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only of a full memory the engine says that it is; another fault is not hidden behind it."""
+    kv = new_cache(torch_ops(), SHAPES[0], 2, 16, "f32", "f32")
+    device = torch.device("cuda", 0)
+    for error, kind in (
+        (torch.OutOfMemoryError("CUDA out of memory"), MemoryError),
+        (RuntimeError("CUDA error: unknown"), RuntimeError),
+    ):
+
+        def fails(*shape: object, error: Exception = error, **named: object) -> None:
+            raise error
+
+        monkeypatch.setattr(torch, "zeros", fails)
+        with pytest.raises(kind, match=str(error)):
+            new_pool(kv.spec, device)
+    with pytest.raises(MemoryError):
+        new_pool(kv.spec, torch.device("cpu"))
 
 
 def test_what_means_nothing_is_refused(ops: Ops) -> None:

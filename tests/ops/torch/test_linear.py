@@ -4,6 +4,8 @@ row against itself with ==.
 
 from __future__ import annotations
 
+import weakref
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -140,6 +142,22 @@ def test_tables_are_decoded_as_files_have_them(ops: Ops) -> None:
         weights: list[Any] = [each.embedding_weight(table) for each in (ops, REFERENCE)]
         got = ops.embedding(weights[0], ids, scale=1.5, residual=residual)
         assert (got == REFERENCE.embedding(weights[1], ids, scale=1.5, residual=residual)).all()
+
+
+def test_a_tied_table_lies_on_the_device_once(ops: Ops) -> None:
+    """As `check_weights_fit` counts it; another tensor of the same bytes is another."""
+    x = normal(2, 3, 64)
+    for codec in ("F32", "Q8_0"):
+        tensor = matrix(1, 40, 64, codec)
+        table = ops.embedding_weight(tensor)
+        head = ops.linear_weight([tensor], bias=[vector(4, 40)])
+        assert head.packed.matrix.data.data_ptr() == table.packed.data.data_ptr()
+        other = ops.linear_weight([replace(tensor)], bias=[vector(4, 40)])
+        assert other.packed.matrix.data.data_ptr() != table.packed.data.data_ptr()
+        assert (ops.linear(x, head) == ops.linear(x, other)).all()
+        held = weakref.ref(table.packed)
+        del table, head
+        assert held() is None, "the file's tensor holds nothing on the device"
 
 
 def test_heads_have_the_bits_of_linear(ops: Ops) -> None:

@@ -14,7 +14,7 @@ from tests.ops.cpu.cases import UNIT, normal
 from tests.ops.cpu.test_activations import EXACT, KINDS, everywhere, tail
 
 torch = pytest.importorskip("torch", reason="the torch backend needs PyTorch")
-from headrace.ops.torch.sums import tree_sum  # noqa: E402
+from headrace.ops.torch.sums_and_products import tree_sum  # noqa: E402
 from tests.ops.torch.bounds import FUNCTION, of_norm  # noqa: E402
 from tests.ops.torch.on_host import DEVICE, torch_ops  # noqa: E402
 

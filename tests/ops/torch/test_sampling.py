@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from headrace.engine.memory.device_memory import LOGIT_BYTES
 from headrace.ops.interface import Ops
 from headrace.ops.reference import ReferenceOps
 from headrace.ops.sampling_rows import (
@@ -18,8 +21,12 @@ from headrace.ops.sampling_rows import (
 )
 from tests.ops.cpu.test_sampling import chains, mixed_rows, rows_of
 
-pytest.importorskip("torch", reason="the torch backend needs PyTorch")
-from tests.ops.torch.on_host import torch_ops
+torch = pytest.importorskip("torch", reason="the torch backend needs PyTorch")
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils._pytree import tree_leaves  # noqa: E402
+
+from headrace.ops.torch import sampling  # noqa: E402
+from tests.ops.torch.on_host import torch_ops  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -158,3 +165,47 @@ def test_what_is_out_of_range_is_refused(ops: Ops) -> None:
     logits[1, 7] = 3e38
     with pytest.raises(UnusableLogitsError, match=r"row 1 .* \+inf"):
         ops.sample(logits, spread, 1000)
+
+
+class Held(TorchDispatchMode):
+    """Bytes of the tensors that came while it was entered: `most` of them lived at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = 0
+        self._now = 0
+        self._seen = weakref.WeakKeyDictionary[Any, bool]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = tree_leaves((args, kwargs))
+        before = {id(one.untyped_storage()) for one in given if isinstance(one, torch.Tensor)}
+        result = func(*args, **(kwargs or {}))
+        for one in tree_leaves(result):
+            if not isinstance(one, torch.Tensor):
+                continue
+            storage = one.untyped_storage()
+            if id(storage) not in before and storage not in self._seen:
+                self._seen[storage] = True
+                self._now += storage.nbytes()
+                weakref.finalize(storage, self._gone, storage.nbytes())
+        self.most = max(self.most, self._now)
+        return result
+
+    def _gone(self, nbytes: int) -> None:
+        self._now -= nbytes
+
+
+def test_a_row_takes_no_more_than_is_counted_for_it() -> None:
+    """With top_p and a mask, the most that a draw does."""
+    rng, count, width = np.random.default_rng(6), 8, 20_000
+    logits = torch.from_numpy((rng.standard_normal((count, width)) * 2).astype(np.float32))
+    masks = tuple(rng.integers(1, 2**32, width // 32, np.uint32) for _ in range(count))
+    rows = SamplingRows(
+        temperature=np.full(count, 0.8), top_k=np.full(count, 50, np.int32),
+        top_p=np.full(count, 0.9), min_p=np.full(count, 0.01), uniform=rng.random(count),
+        masks=masks,
+    )  # fmt: skip
+    with Held() as held:
+        sampling.sample(logits, rows, width)
+    of_a_logit = (held.most + logits.nbytes) / logits.numel()
+    assert 60 < of_a_logit <= LOGIT_BYTES

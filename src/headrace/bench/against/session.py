@@ -156,8 +156,11 @@ def _warm_up(name: str, run: Run, case: AgainstCase) -> None:
 
 
 def _limits_reader(endpoint: Endpoint, around: Environment) -> Callable[[], Limits | None]:
-    """Reads the machine's limits at the level, and with the threads, that our server has."""
+    """Reads the machine's limits at the level, and with the threads, that our server has; None of a
+    server for which other kernels compute."""
     labels = asyncio.run(engine_labels(endpoint))
+    if labels["backend"] != "cpu":
+        return lambda: None
     level, threads = labels["cpu_level"], int(labels["threads"])
 
     def read() -> Limits | None:

@@ -199,7 +199,7 @@ def _server_lines(name: str, server: ServerFacts, ready_s: float | None) -> list
 
 def _limits_line(limits: Sequence[Limits]) -> str:
     if not limits:
-        return "the peer is on another machine: no limits, and no fair ratio"
+        return "no limits: the peer is on another machine, or headrace computes on a device"
     reads = [limit.bytes_per_s / 1e9 for limit in limits]
     rates = [limit.ops_per_s / 1e9 for limit in limits]
     return (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from headrace.cli.device_options import device_options
 from headrace.cli.numbers import numbers
 
 if TYPE_CHECKING:
@@ -53,24 +54,7 @@ if TYPE_CHECKING:
 @click.option("--together", is_flag=True, help="Time the prompt and the new tokens as one test.")
 @click.option("-t", "--threads", type=click.IntRange(1, 1024), help="Compute threads.")
 @click.option("--cpu-level", default="auto", help="Dispatch level. [default: the best]")
-@click.option(
-    "--backend",
-    type=click.Choice(("auto", "cpu", "torch", "reference")),
-    default="auto",
-    help="Backend that computes, as for `serve`. [default: auto]",
-)
-@click.option(
-    "--device",
-    default="auto",
-    help="Device that computes: cpu, cuda or cuda:N. [default: a CUDA device, if any]",
-)
-@click.option(
-    "--gpu-memory-utilization",
-    type=click.FloatRange(0, 1, min_open=True),
-    default=0.9,
-    show_default=True,
-    help="Share of the memory of a CUDA device that may be filled.",
-)
+@device_options
 @click.option(
     "--expert-cache-memory-bytes",
     metavar="INTEGER",

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from headrace.cli.device_options import device_options
+
 if TYPE_CHECKING:
     from headrace.config import EngineConfig
     from headrace.models import Model
@@ -93,24 +95,7 @@ def text_options(command: F) -> F:
             help="Rule by which text is split, as in `serve`, in place of a wrong one in a GGUF "
             "file.",
         ),
-        click.option(
-            "--backend",
-            type=click.Choice(("auto", "cpu", "torch", "reference")),
-            default="auto",
-            help="Backend that computes, as for `serve`. [default: auto]",
-        ),
-        click.option(
-            "--device",
-            default="auto",
-            help="Device that computes: cpu, cuda or cuda:N. [default: a CUDA device, if any]",
-        ),
-        click.option(
-            "--gpu-memory-utilization",
-            type=click.FloatRange(0, 1, min_open=True),
-            default=0.9,
-            show_default=True,
-            help="Share of the memory of a CUDA device that may be filled.",
-        ),
+        device_options,
         click.option("--cpu-level", default="auto", help="Dispatch level. [default: the best]"),
         click.option("-t", "--threads", type=click.IntRange(1, 1024), help="Compute threads."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),

@@ -19,7 +19,7 @@ from headrace.engine.drafts.speculative_config import SpeculativeConfig, head_ki
 from headrace.engine.memory.draft_memory import plan_draft_cache
 from headrace.engine.memory.kv_memory import CachePlan, CacheShape, plan_kv_cache
 from headrace.errors import CheckpointError, HeadraceError, UnsupportedModelError
-from headrace.models import Model, load_model, read_config
+from headrace.models import DecoderConfig, Model, load_model, read_config
 from headrace.models.heads import DraftHead, load_dflash, load_eagle3, load_medusa, load_mtp
 from headrace.models.heads.mtp import mtp_checkpoint
 from headrace.ops.interface import Ops
@@ -57,6 +57,8 @@ class LoadedDraft:
     """The class of its drafts."""
     vocab_size: int
     """The target's."""
+    config: DecoderConfig
+    """Of its layers."""
 
     def with_cache(self, plan: CachePlan, setting: DraftSetting) -> DraftChain[Any]:
         """The drafts of an engine. Raises ConfigError where its K and V cannot be allocated."""
@@ -96,7 +98,7 @@ class _OpenedModel:
     def load(self, target: Model, ops: Ops, config: EngineConfig) -> LoadedDraft:
         with _named(f"the draft model {self.checkpoint.path}"):
             model = load_model(self.checkpoint, ops, ignore_config_keys=config.ignore_config_keys)
-        return LoadedDraft(model, DraftModel, target.vocab_size)
+        return LoadedDraft(model, DraftModel, target.vocab_size, model.config)
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ class _OpenedHead:
     def load(self, target: Model, ops: Ops, config: EngineConfig) -> LoadedDraft:
         with _named(self.words):
             head = self.load_head(target, ops)
-        return LoadedDraft(head, HeadDrafts, target.vocab_size)
+        return LoadedDraft(head, HeadDrafts, target.vocab_size, head.config)
 
 
 def _load_folder(kind: HeadKind, folder: HeadFolder, target: Model, ops: Ops) -> DraftHead:

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from headrace.config.settings import EngineConfig
 from headrace.models import DecoderConfig
-from headrace.ops.interface import DeviceMemory
+from headrace.ops.interface import SLICE_VALUES, DeviceMemory
 
 LIVE_ROWS = 6
 """Arrays of a step as wide as the widest that are held at a time: inputs and outputs of an
 operation, the residual stream, and copies padded to whole tiles."""
 
-LOGIT_BYTES = 64
-"""For each logit of a row that is drawn from: float32 and float64, counts, sums, and a sort of
-values with their places."""
+LOGIT_BYTES = 80
+"""For each logit of a row that is drawn from, at the largest, which is top_p behind a mask: the
+logits, those masked, and those of rows that are drawn, 4 each; weights and counts, 8 each; sorted
+scores and their places, 12; counts in that order and two sums of them, 8 each. With flags that is
+66 (tests/ops/torch/test_sampling.py); a sort on a device may take as much. The rest is for what an
+allocator rounds up."""
 
 DECODE_BYTES = 16
 """For each value of a slice of a weight that is decoded: itself, and the numbers it is made of."""
-
-DECODED_VALUES = 1 << 26
-"""Values of a slice, at most (SLICE_VALUES of ops/torch/sums.py)."""
 
 
 def device_room(device: DeviceMemory, share: float) -> int:
@@ -33,7 +33,8 @@ def device_room(device: DeviceMemory, share: float) -> int:
 def step_bytes(model: DecoderConfig, vocab_size: int, config: EngineConfig) -> int:
     """Bytes that a step computes with, beside weights and KV cache, at most.
 
-    Prompts whose own log probabilities are asked for take more: a row of logits for each token.
+    Prompts whose own log probabilities are asked for take more, and so do drafts that are verified:
+    a row of logits for each token.
     """
     shapes = [model.attention_of(layer) for layer in range(model.num_layers)]
     inner = max((model.intermediate_size, *model.mlp_widths))
@@ -42,6 +43,6 @@ def step_bytes(model: DecoderConfig, vocab_size: int, config: EngineConfig) -> i
         inner = max(inner, model.experts.intermediate_size, routed)
     widest = max(2 * inner, model.hidden_size, *(shape.row_width for shape in shapes))
     rows = config.max_num_batched_tokens
-    decoded = min(DECODED_VALUES, model.hidden_size * max(vocab_size, 2 * inner))
+    decoded = min(SLICE_VALUES, model.hidden_size * max(vocab_size, 2 * inner))
     drawn = min(rows, config.max_num_seqs) * vocab_size
     return 4 * LIVE_ROWS * rows * widest + LOGIT_BYTES * drawn + DECODE_BYTES * decoded

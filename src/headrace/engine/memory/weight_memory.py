@@ -46,7 +46,7 @@ def check_weights_fit(
     if available_bytes is None:
         return
     needed = copied_bytes(checkpoint)
-    if backend == "torch":  # tables that are looked up too
+    if backend == "torch":  # tables too, of which one that is the head is there once
         needed = sum(tensor.nbytes for tensor in checkpoint.tensors.values())
     room = available_bytes - REST_BYTES
     if needed <= room:

@@ -58,7 +58,7 @@ class DraftHead(ABC):
         """config: of its layers."""
         self._target = target
         self._ops = ops
-        self._config = config
+        self.config = config
         self._rope = rope_tables(config, ops, loader, target.max_positions)
         self.vocab_size = target.vocab_size
         """Width of its logits, whose columns are the target's ids."""
@@ -107,7 +107,7 @@ class DraftHead(ABC):
         """What `begin` gives."""
 
     def _step(self, batch: RaggedBatch, kv: KVCacheArrays) -> Step:
-        return begin_step(self._ops, self._config, self._rope, batch, kv)
+        return begin_step(self._ops, self.config, self._rope, batch, kv)
 
 
 def target_ids(folder: HeadFolder, own: int, vocab: int) -> npt.NDArray[np.int64]:

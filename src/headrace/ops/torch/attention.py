@@ -20,7 +20,7 @@ from headrace.ops.torch.batch import DeviceBatch, Tiles
 from headrace.ops.torch.kv_pool import KVPool, StoredKV
 from headrace.ops.torch.matrices import on_device
 from headrace.ops.torch.rounding import round_bf16
-from headrace.ops.torch.sums import tree_sum
+from headrace.ops.torch.sums_and_products import tree_sum
 
 SPAN = NEAR_SPAN
 """Positions of a span. Part of the arithmetic, as on every backend."""

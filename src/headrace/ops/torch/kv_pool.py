@@ -95,8 +95,11 @@ def new_pool(spec: KVCacheSpec, device: torch.device) -> KVPool:
     _check(spec)
     try:
         pages = torch.zeros((spec.num_blocks, spec.block_bytes), dtype=torch.uint8, device=device)
-    except (torch.OutOfMemoryError, RuntimeError) as error:
-        raise MemoryError(str(error)) from error
+    except RuntimeError as error:
+        # The error of a full device is one; that of a full processor's memory has no type.
+        if isinstance(error, torch.OutOfMemoryError) or device.type == "cpu":
+            raise MemoryError(str(error)) from error
+        raise
     places: dict[tuple[int, int], StoredKV] = {}
     ends: dict[int, int] = {}
     kept = {place for place in spec.places if place is not None}

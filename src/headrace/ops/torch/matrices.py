@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from headrace.ops.interface import SLICE_VALUES
 from headrace.ops.torch.decoders import decoded
 from headrace.ops.torch.rounding import operand
-from headrace.ops.torch.sums import SLICE_VALUES, padded, product, tile_rows
+from headrace.ops.torch.sums_and_products import padded, product, tile_rows
 from headrace.weights.codecs import Codec
 from headrace.weights.tensors.scaled_tensor import ScaledTensor
 from headrace.weights.tensors.tensor import Tensor

@@ -8,7 +8,7 @@ import torch
 
 from headrace.ops.interface import Activation, Norm
 from headrace.ops.shared import is_centred
-from headrace.ops.torch.sums import tree_sum
+from headrace.ops.torch.sums_and_products import tree_sum
 
 
 def normed(x: torch.Tensor, norm: Norm) -> torch.Tensor:

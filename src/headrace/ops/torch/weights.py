@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -46,7 +47,11 @@ class Linear:
 
 
 class TorchWeights(Ops):
-    """A device, and weights on it."""
+    """A device, and weights on it.
+
+    A table that is looked up and multiplied by too, as a tied embedding is, lies there once: tables
+    are remembered by the tensor they are of, as long as somebody holds both.
+    """
 
     name = "torch"
 
@@ -62,6 +67,7 @@ class TorchWeights(Ops):
         if kernels is None:
             kernels = self.device.type == "cuda" and find_spec("triton") is not None
         self.kernels = kernels
+        self._tables = weakref.WeakKeyDictionary[Tensor, weakref.ref[Matrix]]()
         self.level = str(self.device)
         if threads is not None and self.device.type == "cpu":
             torch.set_num_threads(threads)
@@ -98,10 +104,17 @@ class TorchWeights(Ops):
         if codec.name not in FLOATS and width % BLOCK:
             raise ValueError(f"{parts[0].name}: width {width} is not a multiple of {BLOCK}")
         return Linear(
-            matrix_of(parts, self.device, kernels=self.kernels),
+            self._matrix(parts),
             None if bias is None else on_device(bias, self.device),
             None if order is None else on_device(order, self.device).long(),
         )
+
+    def _matrix(self, parts: Sequence[Tensor]) -> Matrix:
+        if len(parts) == 1 and (known := self._tables.get(parts[0])) is not None:
+            table = known()
+            if table is not None:
+                return table
+        return matrix_of(parts, self.device, kernels=self.kernels)
 
     def expert_weight(
         self,
@@ -142,7 +155,8 @@ class TorchWeights(Ops):
         if len(tensor.shape) != 2:
             raise ValueError(f"{tensor.name}: shape {tensor.shape} is not that of a table")
         check_in_order(tensor)
-        table = matrix_of([tensor], self.device)
+        table = self._matrix([tensor])
+        self._tables[tensor] = weakref.ref(table)
         return EmbeddingWeight(tensor.shape[0], tensor.shape[1], tensor.codec.name, table)
 
     def rope_table(

@@ -17,9 +17,6 @@ DEVICE_ROWS = 128
 read (an H100 or H200 reaches both limits at 200 to 300 rows), so that decoding with few rows is
 bound by memory still, and prefill reads weights once for so many."""
 
-SLICE_VALUES = 1 << 26
-"""Decoded values of a weight held at a time: 256 MiB as float32."""
-
 
 def tile_rows(device: torch.device) -> int:
     """Rows of one product on a device."""
