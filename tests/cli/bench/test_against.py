@@ -9,9 +9,6 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from headrace.bench.against import peer
-from headrace.bench.client.endpoints import Endpoint
-from headrace.cli.bench.against import _limits_reader
 from headrace.cli.bench.group import bench
 from headrace.embedded import embedded_model
 
@@ -37,21 +34,6 @@ def test_both_are_started_measured_and_ended() -> None:
     assert decode["largest_possible_ratio"] > 0 and decode["share_of_limit"] > 0
     assert len(message["limits"]) >= 2
     assert "raise --minutes" in message["results"][1]["why_missing"]
-
-
-def test_nothing_limits_a_server_that_the_kernels_do_not_compute_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A device is no level of instructions; it would be refused as one."""
-
-    async def labels(endpoint: Endpoint) -> dict[str, str]:
-        return {
-            "backend": "torch", "cpu_level": "cuda:0", "threads": "1", "weight_codec": "Q8_0"
-        }  # fmt: skip
-
-    monkeypatch.setattr(peer, "engine_labels", labels)
-    own = Endpoint(kind="openai-completions", base_url="http://127.0.0.1:1", model="")
-    assert _limits_reader(own)() is None
 
 
 @pytest.mark.parametrize(

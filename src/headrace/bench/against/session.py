@@ -120,7 +120,9 @@ def compared(
             cases,
             own_run,
             peer_run,
-            read_limits=_limits_reader(ours, around) if is_here(peer.base_url) else lambda: None,
+            read_limits=limits_reader(asyncio.run(engine_labels(ours)), around)
+            if is_here(peer.base_url)
+            else lambda: None,
             budget_s=options.budget_s,
             clock=around.clock,
             progress=around.progress,
@@ -155,10 +157,9 @@ def _warm_up(name: str, run: Run, case: AgainstCase) -> None:
         raise ConfigError(f"{name}: no request succeeded: {failure_report(done.run.requests)}")
 
 
-def _limits_reader(endpoint: Endpoint, around: Environment) -> Callable[[], Limits | None]:
-    """Reads the machine's limits at the level, and with the threads, that our server has; None of a
-    server for which other kernels compute."""
-    labels = asyncio.run(engine_labels(endpoint))
+def limits_reader(labels: Mapping[str, str], around: Environment) -> Callable[[], Limits | None]:
+    """Reads the machine's limits at the level, and with the threads, that our server has by the
+    labels of its `headrace:engine_info`; None of a server for which other kernels compute."""
     if labels["backend"] != "cpu":
         return lambda: None
     level, threads = labels["cpu_level"], int(labels["threads"])

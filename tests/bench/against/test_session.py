@@ -1,0 +1,47 @@
+"""The limits that a comparison reads are those of the kernels that compute, or none."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from headrace.bench.against.session import Environment, limits_reader
+from headrace.bench.machine import Probe
+
+LABELS = {"backend": "cpu", "cpu_level": "avx2", "threads": "3", "weight_codec": "Q8_0"}
+
+
+class FixedProbe:
+    """A probe of a machine that reads 7 bytes and multiplies 9 times a second."""
+
+    def __init__(self, level: str, num_threads: int) -> None:
+        self.level = level
+        self.num_threads = num_threads
+
+    def read_bandwidth(self, footprint_bytes: int) -> float:
+        return 7.0
+
+    def peak_rate(self, kind: str) -> float | None:
+        return 9.0
+
+
+def around(asked: list[tuple[str, int]]) -> Environment:
+    def probe(level: str, threads: int) -> Probe:
+        asked.append((level, threads))
+        return FixedProbe(level, threads)
+
+    return Environment({}, probe, lambda: 0.0, lambda: datetime(2026, 1, 1, tzinfo=UTC), print)
+
+
+def test_limits_are_of_the_level_and_threads_that_compute() -> None:
+    asked: list[tuple[str, int]] = []
+    limits = limits_reader(LABELS, around(asked))()
+    assert limits is not None
+    assert (limits.bytes_per_s, limits.ops_per_s, limits.kind) == (7.0, 9.0, "int8")
+    assert asked == [("avx2", 3)]
+
+
+def test_a_server_on_a_device_has_none() -> None:
+    asked: list[tuple[str, int]] = []
+    on_device = LABELS | {"backend": "torch", "cpu_level": "cuda:0"}
+    assert limits_reader(on_device, around(asked))() is None
+    assert not asked
