@@ -13,6 +13,7 @@ from headrace.cli.main import cli
 from headrace.cli.quantize_folder import DEFAULT_WINDOWS
 from headrace.cli.written_model import made_beside
 from headrace.errors import ConfigError, HeadraceError
+from headrace.eval.mixes.order import TARGET_WINDOWS
 from headrace.weights.compress import library
 from headrace.weights.compress.formats import FORMATS
 from headrace.weights.compress.library import Job
@@ -165,3 +166,9 @@ def test_what_does_not_go_together_is_named(folders: Folders, tmp_path: Path) ->
 def test_the_help_names_every_format() -> None:
     shown = run("--help").output.partition("--format LAYOUT")[2].partition("--group-size")[0]
     assert all(name in " ".join(shown.split()) for name in FORMATS)
+
+
+def test_the_help_states_the_windows_of_targets_and_of_formats() -> None:
+    shown = " ".join(run("--help").output.partition("--windows")[2].split())
+    stated = f"[default: {TARGET_WINDOWS} for targets, {DEFAULT_WINDOWS} for formats]"
+    assert shown.partition("--curve-points")[0].count("default") == 1 and stated in shown

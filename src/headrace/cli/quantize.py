@@ -76,10 +76,9 @@ if TYPE_CHECKING:
 @click.option(
     "--windows",
     type=click.IntRange(min=2),
-    default=32,
-    show_default=True,
-    help="Windows, at equal distances in the text. Of targets: every other one is chosen by, the "
-    "rest judge the mixes found. Of formats: so many are read, 128 where this is omitted.",
+    help="Windows of the text. Of targets: at equal distances; every other one is chosen by, the "
+    "rest judge the mixes found. Of formats: so many are read, from its beginning. [default: 32 "
+    "for targets, 128 for formats]",
 )
 @click.option(
     "--curve-points",
@@ -136,7 +135,7 @@ def quantize(
     target_kl: float | None,
     text: Path | None,
     context: int,
-    windows: int,
+    windows: int | None,
     curve_points: int,
     measurements: Path | None,
     overrides: tuple[str, ...],
@@ -152,16 +151,18 @@ def quantize(
 
     SRC is a GGUF file, a Hugging Face folder or a model's name on the hub. Which tensor gets which
     kind is llama-quantize's decision for the same type, and the file runs wherever such files do.
-    Weights pass through a few MiB of memory for each thread. A run that was interrupted goes on
-    where it stopped when the same command is given again; until a file is whole it is .DST.part.
+    Weights pass through a few MiB of memory for each thread. A GGUF file whose writing was
+    interrupted is gone on with when the same command is given again; until it is whole it is
+    .DST.part.
 
     With a target in place of a type the model reads --text again and again in other mixes of kinds,
-    and from what they cost the best mix is found. The model, in F16, has to fit in memory.
+    and from what they cost the best mix is found. The model, in F16, has to fit in memory. What
+    was measured before an interruption is not measured again.
 
     With a format in place of a type DST is a Hugging Face folder, made by llm-compressor on the CPU
     or the GPU that PyTorch finds; the model has to fit in memory there. Formats of GPTQ, AWQ and
     SmoothQuant, and those with measured scales of activations, read --text. DST has its name only
-    when it is whole.
+    when it is whole; a run that was interrupted starts over.
 
     \b
     headrace quantize ./Qwen3-0.6B qwen3-0.6b-Q4_K_M.gguf --type Q4_K_M
@@ -173,8 +174,6 @@ def quantize(
     """
     import sys
     import time
-
-    from click.core import ParameterSource
 
     from headrace.errors import ConfigError
     from headrace.weights.quantize.make import QuantizeOptions, make, plan
@@ -194,14 +193,11 @@ def quantize(
     start_s = time.perf_counter()
     threads = threads or len(os.sched_getaffinity(0))
     if layout is not None:
-        context_of = click.get_current_context().get_parameter_source
         options_of_folder = FolderOptions(
             format=layout,
             text=text,
             context=context,
-            windows=windows
-            if context_of("windows") is not ParameterSource.DEFAULT
-            else DEFAULT_WINDOWS,
+            windows=windows or DEFAULT_WINDOWS,
             group_size=None if group_size is None else int(group_size),
             allow_requantize=allow_requantize,
             force=force,
@@ -224,14 +220,14 @@ def quantize(
     path = _located(source)
     if mix is None and text is not None:
         from headrace.eval.mixes.fit import Target
-        from headrace.eval.mixes.order import FitOptions
+        from headrace.eval.mixes.order import TARGET_WINDOWS, FitOptions
 
         options = FitOptions(
             target=Target(target_size, target_kl),
             text=text,
             measurements=measurements or out.with_name(f"{out.name}.measurements.json"),
             context=context,
-            windows=windows,
+            windows=windows or TARGET_WINDOWS,
             curve_points=curve_points,
             importance=importance,
             overrides=forced,

@@ -28,6 +28,10 @@ from headrace.weights.quantize.make import (
 )
 from headrace.weights.quantize.plan import Override, mix_of
 
+TARGET_WINDOWS = 32
+"""Sixteen of 512 tokens to choose by and as many to judge on, as headrace-base's figures in
+docs/quantization.md were found with."""
+
 
 @dataclass(frozen=True)
 class FitOptions:
@@ -40,7 +44,7 @@ class FitOptions:
     """The file that measurements are kept in."""
     context: int = 512
     """Tokens in a window."""
-    windows: int = 32
+    windows: int = TARGET_WINDOWS
     """At equal distances in the text. Half of them are chosen by, the others judge mixes."""
     curve_points: int = 4
     """Mixes of other sizes that are measured."""
