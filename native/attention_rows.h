@@ -1,0 +1,212 @@
+// The rows of an item of attention, and what one span of K and V adds to some of them: 64 scores of each,
+// their maximum, p = exp(score - maximum), then the sums of p and of p * v, older sums scaled by
+// exp(old maximum - new).
+
+#pragma once
+
+#include <type_traits>
+
+#include "activation.h"
+#include "attention_chains.h"
+#include "attention_span.h"
+#include "decoded.h"
+#include "elementwise.h"
+#include "kernels.h"
+#include "kv_readers.h"
+#include "latent.h"
+#include "linear.h"
+
+namespace {
+
+// Scratch of an item, after each other: q [rows][head_dim] as its products take it, in room for
+// floats, then per row the sums of p * v [v_panels * 16], of p [16] and [16] of which four are
+// used: the maximum, the slope of its head, its position and its token (int32). Then K and V of a span
+// where they are decoded or latent.
+struct RowState {
+  void* q;
+  float* mixed;
+  float* total;
+  float* most;
+  uint8_t* keys;
+  uint8_t* values;
+};
+constexpr int64_t kSlope = 1, kPosition = 2, kToken = 3;
+
+HEADRACE_INLINE int32_t token_of(const RowState& s, int64_t row) {
+  int32_t token;
+  __builtin_memcpy(&token, s.most + row * kLanes + kToken, sizeof token);
+  return token;
+}
+
+HEADRACE_INLINE int64_t padded(int64_t width) { return (width + kLanes - 1) / kLanes * kLanes; }
+
+static bool narrow(KvCodec codec) { return facts(codec).value_bits < 16; }
+
+// Bytes of a group of 16 tokens that is made ready for the kernels: decoded to bf16, or latent values
+// in the layout of V.
+static int64_t made_k_bytes(const KvLayer& kv) {
+  return narrow(kv.k_codec) ? kv_group_bytes(KvCodec::bf16, kv.head_dim) : 0;
+}
+static int64_t made_v_bytes(const KvLayer& kv) {
+  const bool decoded = narrow(kv.v_codec);
+  if (!decoded && !kv.latent) return 0;
+  return kv_group_bytes(decoded ? KvCodec::bf16 : kv.v_codec, kv.v_panels * kLanes);
+}
+
+// How far the positions of a group lie behind (below zero) that of a row.
+HEADRACE_INLINE F distances(const SpanGroups& span, int64_t group, const float* most) {
+  alignas(64) static const float lane[kLanes] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                                 8, 9, 10, 11, 12, 13, 14, 15};
+  int32_t position;
+  __builtin_memcpy(&position, most + kPosition, sizeof position);
+  return add(load(lane), splat(static_cast<float>(span.start + group * kLanes - position)));
+}
+
+// q.K of one row, of groups [first, end), become its p; returns what older sums have to be scaled by.
+template <class Products, class V>
+HEADRACE_INLINE float soften(const AttentionArgs& a, const SpanGroups& span, float* scores,
+                             const Seen& seen, int64_t first, int64_t end, float* most,
+                             float* total) {
+  const F none = splat(-__builtin_inff());
+  F high = none;
+  for (int64_t g = first; g < end; ++g) {
+    F s = mul(load(scores + g * kLanes), splat(a.scale));
+    if (a.softcap != 0.0f) s = soft_capped(s, splat(a.softcap));
+    if (a.slopes != nullptr) s = add(s, mul(splat(most[kSlope]), distances(span, g, most)));
+    store(scores + g * kLanes, s);
+    high = at_least(Seen::keep(seen, g, s, none), high);
+  }
+  const float top = largest(high), now = top > *most ? top : *most;
+  const F shift = splat(now);
+  // exp(0) is 1, so an unchanged maximum needs no exponential.
+  const F keep = now == *most ? splat(1.0f) : exp(sub(splat(*most), shift));
+  store(total, Products::template weigh<V>(a, span, seen, first, end, shift, scores,
+                                           mul(load(total), keep)));
+  *most = now;
+  float kept[kLanes];
+  store(kept, keep);
+  return kept[0];
+}
+
+// What a token sees of the span from `start`; nothing where begin is kSpan.
+HEADRACE_INLINE Seen seen_of(const AttentionArgs& a, int64_t token, int64_t start) {
+  const int64_t position = a.batch.positions[token];
+  const int64_t begin = first_seen(a.sees, position) - start, end = position + 1 - start;
+  const uint64_t* masks = a.sees.masks;
+  return Seen::of(begin > 0 ? begin : 0, end,
+                  masks == nullptr ? kWhole : masks[token * a.sees.mask_spans + start / kSpan]);
+}
+
+// Rows of an item that see something of a span, from `row` on. What the first sees is `seen`; where
+// others do not see the same, each is asked for its own.
+struct SpanRows {
+  int64_t row;
+  int64_t rows;
+  Seen seen;
+  bool alike;
+};
+
+// One span for MR rows from `row` on, that see this of it. Which readers these are is looked up here,
+// so that every level has each of them once for K and once for V, and not once for each pair.
+template <class Way, int MR, bool Stream>
+static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen* seen,
+                      const RowState& s, int64_t row) {
+  alignas(64) float scores[MR * kSpan];
+  float keep[MR];
+  Seen all = seen[0];
+  for (int i = 1; i < MR; ++i) all = Seen::hull(all, seen[i]);
+  const int64_t first = Seen::first_group(all), end = Seen::end_group(all);
+  with_reader(a.kv.k_codec, [&]<class K>() {
+    using Products = typename Way::template Products<K>;
+    const auto* q = static_cast<const typename Products::Q*>(s.q) + row * a.kv.head_dim;
+    constexpr bool kDecoded = kNarrow<K> && MR > Way::kDirect;
+    if (kDecoded || (kNarrow<K> && span.k_decoded)) {
+      Products::template score<MR, BF16Pairs, Stream>(span, first, end, q, a.kv.head_dim, scores);
+    } else if constexpr (!kDecoded) {
+      Products::template score<MR, typename K::Keys, Stream>(span, first, end, q, a.kv.head_dim,
+                                                             scores);
+    }
+    if constexpr (kNarrow<K>) {
+      for (int64_t g = first; g < end && !span.near; ++g) {
+        ask_scales<Stream, K>(span.k[g], span.k_ahead[g]);
+        for (int i = 0; i < MR; ++i) {
+          float* sums = scores + i * kSpan + g * kLanes;
+          store(sums, K::scored(span.k[g], a.kv.k_scale, load(sums)));
+        }
+      }
+    }
+  });
+  with_reader(a.kv.v_codec, [&]<class V>() {
+    using Products = typename Way::template Products<V>;
+    for (int64_t g = first; g < end; ++g) ask_scales<Stream, V>(span.v[g], span.v_ahead[g]);
+    for (int i = 0; i < MR; ++i) {
+      keep[i] = soften<Products, V>(a, span, scores + i * kSpan, seen[i], first, end,
+                                    s.most + (row + i) * kLanes, s.total + (row + i) * kLanes);
+    }
+    float* mixed = s.mixed + row * a.kv.v_panels * kLanes;
+    constexpr bool kDecoded = kNarrow<V> && MR > Way::kDirect;
+    if (kDecoded || (kNarrow<V> && span.v_decoded)) {
+      Products::template mix<MR, BF16Pairs, Stream>(span, all, scores, keep, mixed,
+                                                    a.kv.v_panels);
+    } else if constexpr (!kDecoded) {
+      Products::template mix<MR, typename V::Values, Stream>(span, all, scores, keep, mixed,
+                                                             a.kv.v_panels);
+    }
+  });
+}
+
+// The values of a group where the kernels read them: behind its scales, or made ready in `to`. Latent
+// ones are a part of the keys, whose values and scales are there already.
+HEADRACE_INLINE void make_keys(const KvLayer& kv, SpanGroups& span, int64_t g, uint8_t* to) {
+  with_reader(kv.k_codec, [&]<class K>() {
+    span.k_values[g] = span.k[g] + kv_scales_bytes(K::kCodec);
+    if constexpr (kNarrow<K>) {
+      if (!span.k_decoded) return;
+      using Keys = typename K::Keys;
+      decode_pairs<Keys>(values_of<K>(span.k[g]), span.k_ahead[g], kv.head_dim / 2,
+                         reinterpret_cast<uint16_t*>(to));
+      span.k_values[g] = to;
+    }
+  });
+}
+HEADRACE_INLINE void make_values(const KvLayer& kv, SpanGroups& span, int64_t g, uint8_t* to) {
+  with_reader(kv.v_codec, [&]<class V>() {
+    if (kv.latent) {
+      span.v[g] = span.k[g];
+      span.v_values[g] = to;
+      using As = std::conditional_t<kNarrow<V>, KvReader<KvCodec::bf16>, V>;
+      unpack_values<As>(kv, span.k_values[g], to);
+      return;
+    }
+    span.v_values[g] = span.v[g] + kv_scales_bytes(V::kCodec);
+    if constexpr (kNarrow<V>) {
+      if (!span.v_decoded) return;
+      decode_pairs<typename V::Values>(values_of<V>(span.v[g]), span.v_ahead[g],
+                                       kv.v_panels * (kLanes / 2), reinterpret_cast<uint16_t*>(to));
+      span.v_values[g] = to;
+    }
+  });
+}
+
+// One span for all rows that see something of it, in blocks about as large as each other.
+template <class Way>
+HEADRACE_APART void span_all(const AttentionArgs& a, const SpanGroups& span, const SpanRows& of,
+                             const RowState& s, bool stream) {
+  const int64_t most = stream ? Way::kFew : Way::kRows;
+  for (int64_t i = 0, now; i < of.rows; i += now) {
+    const int64_t left = of.rows - i, blocks = (left + most - 1) / most;
+    now = (left + blocks - 1) / blocks;
+    Seen seen[Way::kRows];
+    for (int64_t j = 0; j < now; ++j) {
+      seen[j] = of.alike ? of.seen : seen_of(a, token_of(s, of.row + i + j), span.start);
+    }
+    // Of many rows the first ask for the next span.
+    const bool asks = stream || (Way::kAsks && i == 0 && !span.k_decoded && !span.v_decoded);
+    with_rows<Way::kRows>(now, [&]<int MR>() {
+      const auto go = asks ? span_rows<Way, MR, true> : span_rows<Way, MR, false>;
+      go(a, span, seen, s, of.row + i);
+    });
+  }
+}
+
+}  // namespace
