@@ -30,7 +30,7 @@ torch = pytest.importorskip("torch", reason="the torch backend needs PyTorch")
 from headrace.ops.torch import kv_codecs  # noqa: E402
 from headrace.ops.torch.kv_pool import new_pool  # noqa: E402
 from tests.ops.torch.bounds import of_attention  # noqa: E402
-from tests.ops.torch.on_host import torch_ops  # noqa: E402
+from tests.ops.torch.on_host import threads, torch_ops  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -82,7 +82,13 @@ def test_neither_chunks_nor_blocks_show(ops: Ops, codecs: tuple[KVCodec, KVCodec
                 assert (results[-1] == results[0]).all()
 
 
-def test_the_batch_does_not_show(ops: Ops) -> None:
+@pytest.mark.parametrize("count", [1, 4])
+def test_the_batch_does_not_show(ops: Ops, count: int) -> None:
+    with threads(count):
+        check_that_the_batch_does_not_show(ops)
+
+
+def check_that_the_batch_does_not_show(ops: Ops) -> None:
     starts, lengths = [0, 90, 64, 0, 200], [40, 91, 130, 1, 201]
     tables = shuffled_blocks(3, lengths, 16)
     requests = [Request(i, starts[i], lengths[i] - starts[i], tables[i]) for i in range(5)]
