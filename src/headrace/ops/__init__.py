@@ -20,7 +20,7 @@ BACKENDS = ("cpu", "reference", "torch")
 
 _DRIVERS = ("dev/nvidiactl", "dev/kfd", "dev/dxg")
 """What the kernel has where there may be a device that torch calls cuda: of NVIDIA's driver, of
-AMD's, of WSL. Asked in place of torch, whose import takes a second."""
+AMD's, of WSL. Looked for in place of torch, whose import takes a second."""
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]{1,4})?")
 
