@@ -55,7 +55,8 @@ def choose_backend(backend: str, device: str, root: Path = Path("/")) -> Backend
         return BackendChoice(backend, "cpu")
     if backend == "auto" and not on_device:
         if device == "auto" and _may_have_device(root):
-            logger.info(
+            # A warning, since the process of an engine logs no less.
+            logger.warning(
                 "computing on the CPU; PyTorch and a device's driver are here: --device cuda "
                 "computes on the first CUDA device, which has not been tested on hardware"
             )
