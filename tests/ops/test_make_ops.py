@@ -85,6 +85,7 @@ def test_a_device_is_named_in_the_log_and_not_taken(
     assert not caplog.records
     assert choose_backend("auto", "auto", driver) == ("cpu", "cpu")
     (note,) = caplog.records
+    assert note.levelname == "WARNING", "the least that an engine's process logs"
     assert "--device cuda" in note.getMessage()
 
 

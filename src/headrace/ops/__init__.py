@@ -20,7 +20,7 @@ BACKENDS = ("cpu", "reference", "torch")
 
 _DRIVERS = ("dev/nvidiactl", "dev/kfd", "dev/dxg")
 """What the kernel has where there may be a device that torch calls cuda: of NVIDIA's driver, of
-AMD's, of WSL. Asked in place of torch, whose import takes a second."""
+AMD's, of WSL. Looked for in place of torch, whose import takes a second."""
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]{1,4})?")
 
@@ -55,7 +55,8 @@ def choose_backend(backend: str, device: str, root: Path = Path("/")) -> Backend
         return BackendChoice(backend, "cpu")
     if backend == "auto" and not on_device:
         if device == "auto" and _may_have_device(root):
-            logger.info(
+            # A warning, since the process of an engine logs no less.
+            logger.warning(
                 "computing on the CPU; PyTorch and a device's driver are here: --device cuda "
                 "computes on the first CUDA device, which has not been tested on hardware"
             )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast
 
@@ -24,6 +26,17 @@ DEVICE = os.environ.get("HEADRACE_TEST_DEVICE", "cpu")
 def torch_ops() -> Ops:
     """The torch backend on that device, for NumPy arrays."""
     return cast(Ops, OnHost(TorchOps(DEVICE, threads=1)))
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """So many threads of torch in this process; on a device they change nothing."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class OnHost:

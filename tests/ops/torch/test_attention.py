@@ -4,7 +4,9 @@ each token against itself in any company with ==.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,10 +29,12 @@ from tests.ops.cpu.cases import (
 from tests.ops.cpu.test_kv_codecs import spoilt_rows
 
 torch = pytest.importorskip("torch", reason="the torch backend needs PyTorch")
-from headrace.ops.torch import kv_codecs  # noqa: E402
+from headrace.ops.torch import attention, checks, kv_codecs  # noqa: E402
+from headrace.ops.torch import batch as on_batch  # noqa: E402
 from headrace.ops.torch.kv_pool import new_pool  # noqa: E402
+from headrace.ops.torch.matrices import on_device  # noqa: E402
 from tests.ops.torch.bounds import of_attention  # noqa: E402
-from tests.ops.torch.on_host import torch_ops  # noqa: E402
+from tests.ops.torch.on_host import threads, torch_ops  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -82,7 +86,13 @@ def test_neither_chunks_nor_blocks_show(ops: Ops, codecs: tuple[KVCodec, KVCodec
                 assert (results[-1] == results[0]).all()
 
 
-def test_the_batch_does_not_show(ops: Ops) -> None:
+@pytest.mark.parametrize("count", [1, 4])
+def test_the_batch_does_not_show(ops: Ops, count: int) -> None:
+    with threads(count):
+        check_that_the_batch_does_not_show(ops)
+
+
+def check_that_the_batch_does_not_show(ops: Ops) -> None:
     starts, lengths = [0, 90, 64, 0, 200], [40, 91, 130, 1, 201]
     tables = shuffled_blocks(3, lengths, 16)
     requests = [Request(i, starts[i], lengths[i] - starts[i], tables[i]) for i in range(5)]
@@ -96,6 +106,44 @@ def test_the_batch_does_not_show(ops: Ops) -> None:
         alone = [attended([request]) for request in requests]
         assert (attended(requests) == np.concatenate(alone)).all()
         assert (attended(requests[::-1]) == np.concatenate(alone[::-1])).all()
+
+
+def test_a_step_copies_and_checks_once_for_layers_that_see_alike(
+    ops: Ops, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And gives what each layer gives that is handed the batch unbound."""
+    shape = SHAPES[4]
+    tables = shuffled_blocks(3, [40, 70], 16)
+    requests = [Request(i, 0, length, tables[i]) for i, length in enumerate((40, 70))]
+    batch, rows = batch_of(requests), np.concatenate([one.rows(shape) for one in requests])
+    wide = replace(shape, window=0)
+    masks = np.full((110, 2), 2**64 - 1, np.uint64)
+    kv = new_cache(ops, shape, sum(map(len, tables)), 16, "bf16", "q8_0")
+    ops.kv_write(rows, shape, kv, 1, batch)
+    want = [ops.paged_attention(rows, each, kv, 1, batch, masks=masks) for each in (shape, wide)]
+    copied, checked = [], []
+    for module in (on_batch, attention):
+        monkeypatch.setattr(module, "on_device", counted(on_device, copied))
+    monkeypatch.setattr(checks, "check_ids", counted(checks.check_ids, checked))
+    bound = ops.bind(batch, kv)
+    of_each = []
+    for each in (shape, shape, wide, wide):
+        before = len(copied), len(checked)
+        ops.kv_write(rows, each, kv, 1, bound)
+        got = ops.paged_attention(rows, each, kv, 1, bound, masks=masks)
+        of_each.append((len(copied) - before[0], len(checked) - before[1]))
+        assert (got == want[each is wide]).all()
+    assert of_each[1] == of_each[3] == (0, 0)
+    assert of_each[0] == (6, 4), "tiles, masks and spans; positions and blocks of two requests"
+    assert of_each[2] == (2, 4), "spans of another window"
+
+
+def counted(of: Callable[..., Any], calls: list[Any]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return of(*arguments)
+
+    return call
 
 
 @pytest.mark.parametrize("garbage", [np.nan, np.inf])

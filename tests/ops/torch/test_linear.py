@@ -21,7 +21,7 @@ from tests.ops.cpu.cases import CODECS, F32, matrix, named, normal, vector, whol
 
 pytest.importorskip("torch", reason="the torch backend needs PyTorch")
 from tests.ops.torch.bounds import of_product
-from tests.ops.torch.on_host import torch_ops
+from tests.ops.torch.on_host import threads, torch_ops
 
 pytestmark = pytest.mark.torch
 
@@ -96,6 +96,18 @@ def test_a_row_does_not_depend_on_the_others(ops: Ops, codec: str) -> None:
             part = slice(start, start + rows)
             alone = ops.linear(x[part].copy(), weight, norm=norm, residual=residual[part].copy())
             assert (alone == whole[part]).all(), (codec, rows, start)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_threads_leave_a_row_what_it_is_alone(ops: Ops, count: int) -> None:
+    """In products large enough to be shared out among threads."""
+    for codec in ("F32", "BF16", "Q8_0"):
+        weight, x = ops.linear_weight([matrix(9, 1500, 1024, codec)]), normal(5, 70, 1024)
+        with threads(count):
+            whole = ops.linear(x, weight)
+            for rows in (1, 17, 64):
+                alone = ops.linear(x[70 - rows :].copy(), weight)
+                assert (alone == whole[70 - rows :]).all(), (codec, rows)
 
 
 def test_parts_biases_and_row_orders_are_stacked(ops: Ops) -> None:

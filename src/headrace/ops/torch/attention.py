@@ -16,7 +16,7 @@ import torch
 
 from headrace.ops.kv import NEAR_SPAN, AttentionShape, LayerPlace
 from headrace.ops.torch import kv_codecs
-from headrace.ops.torch.batch import DeviceBatch, Tiles
+from headrace.ops.torch.batch import DeviceBatch, DeviceTiles, Spans
 from headrace.ops.torch.kv_pool import KVPool, StoredKV
 from headrace.ops.torch.matrices import on_device
 from headrace.ops.torch.rounding import round_bf16
@@ -51,9 +51,8 @@ def write(
     parts = [(stored, place.table)]
     if stored.near is not None and place.near is not None:
         parts.append((stored.near, place.near[0]))
-    slots = batch.positions % pool.block_size
     for part, table in parts:
-        blocks = batch.tables[table][batch.requests, batch.positions // pool.block_size]
+        blocks, slots = batch.places(table, pool.block_size)
         part.k.write(blocks, slots, keys)
         if part.v is not None and values is not None:
             part.v.write(blocks, slots, values)
@@ -76,17 +75,16 @@ def attend(
     if not len(qkv):
         return qkv.new_empty((0, shape.output_width))
     group = shape.num_heads // shape.num_kv_heads
-    tiles = Tiles.of(batch.host.query_start, max(1, min(16, TILE_ROWS // group)))
+    tiles = batch.tiles(max(1, min(16, TILE_ROWS // group)))
     run = _Run(qkv, shape, pool, place, batch, terms, tiles)
     attended = run.by_kernel() if kernels else None
     if attended is None:
-        first, last = run.spans()
-        for number in range(int((last - first).max()) + 1):
-            run.add(torch.from_numpy(first + number).to(qkv.device))
+        spans = run.spans()
+        for number in range(spans.most):
+            run.add(spans.first + number)
         attended = run.result()
     out = qkv.new_empty((len(qkv), shape.output_width))
-    filled = on_device(tiles.filled, qkv.device)
-    out[on_device(tiles.tokens, qkv.device)[filled]] = attended[filled]
+    out[tiles.tokens[tiles.filled]] = attended[tiles.filled]
     return out
 
 
@@ -101,22 +99,19 @@ class _Run:
         place: LayerPlace,
         batch: DeviceBatch,
         terms: Terms,
-        tiles: Tiles,
+        tiles: DeviceTiles,
     ) -> None:
         device = qkv.device
         self._shape, self._pool, self._terms, self._tiles = shape, pool, terms, tiles
+        self._batch, self._place = batch, place
         self._kv = pool.of(place)
         self._group = shape.num_heads // shape.num_kv_heads
-        tokens = on_device(tiles.tokens, device)
-        self._host_positions = batch.host.positions[tiles.tokens].astype(np.int64)
-        self._positions = batch.positions[tokens]
-        requests = on_device(tiles.requests, device)
-        self._table = batch.tables[place.table][requests]
+        tokens = tiles.tokens
+        self._positions = tiles.positions
+        self._table = batch.tables_of(tiles, place.table)
         near = place.near if self._kv.near is not None else None
-        self._near_table = None if near is None else batch.tables[near[0]][requests]
-        self._masks = None
-        if terms.masks is not None:
-            self._masks = on_device(terms.masks.view(np.int64), device)[tokens]
+        self._near_table = None if near is None else batch.tables_of(tiles, near[0])
+        self._masks = None if terms.masks is None else batch.masks(terms.masks)[tokens]
         # [T, kv_heads, rows * group, head_dim]
         q = qkv[:, : shape.num_heads * shape.head_dim][tokens]
         q = q.unflatten(2, (shape.num_kv_heads, self._group, shape.head_dim))
@@ -131,16 +126,11 @@ class _Run:
             self._total = torch.ones(sums, device=device)
         self._mixed = torch.zeros((*sums, shape.value_width), device=device)
 
-    def spans(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The first and the last span of each tile: int64[T] each."""
-        shape, positions = self._shape, self._host_positions
-        first = positions[:, 0].copy()
-        opening = np.zeros_like(first)
-        if shape.window:
-            opening = np.maximum(opening, first + 1 - shape.window)
-        if shape.chunk:
-            opening = np.maximum(opening, first - first % shape.chunk)
-        return opening // SPAN, positions[:, -1] // SPAN
+    def spans(self) -> Spans:
+        """The first and the last span of each tile."""
+        shape, tiles = self._shape, self._tiles
+        key = ("spans", tiles.host.rows, shape.window, shape.chunk)
+        return self._batch.once(key, lambda: _spans(shape, tiles))
 
     def add(self, spans: torch.Tensor) -> None:
         """One span of each tile, int64[T]; of those that have no more nothing is added."""
@@ -219,7 +209,7 @@ class _Run:
 
     def _of_heads(self, values: torch.Tensor) -> torch.Tensor:
         """f32[heads] by the rows of q: f32[kv_heads, rows * group]."""
-        return values.reshape(-1, self._group).repeat(1, self._tiles.rows)
+        return values.reshape(-1, self._group).repeat(1, self._tiles.host.rows)
 
     def by_kernel(self) -> torch.Tensor | None:
         """All of it in one launch: f32[T, rows, output_width]; None where no kernel computes it."""
@@ -229,11 +219,22 @@ class _Run:
         wanted = terms.slopes is None and terms.masks is None
         if not wanted or not kernel.takes(self._shape, self._kv):
             return None
+        shape, rows, table, group = self._shape, self._tiles.host.rows, self._table, self._group
+        of_rows = self._positions
+        positions = self._batch.once(
+            ("kernel positions", rows, group),
+            lambda: of_rows.int().repeat_interleave(group, dim=1),
+        )
+        tables = self._batch.once(("kernel tables", rows, self._place.table), table.int)
+        spans = self._batch.once(
+            ("kernel spans", rows, shape.window, shape.chunk),
+            lambda: torch.stack(self.spans()[:2], dim=1).int(),
+        )
         tile = kernel.Tile(
             self._q.contiguous(),
-            self._positions.int().repeat_interleave(self._group, dim=1),
-            self._table.int(),
-            on_device(np.stack(self.spans(), axis=1).astype(np.int32), self._q.device),
+            positions,
+            tables,
+            spans,
             None if terms.sinks is None else self._of_heads(terms.sinks).contiguous(),
         )
         return self._by_token(kernel.attend(tile, self._shape, self._kv, self._pool.block_size))
@@ -245,8 +246,21 @@ class _Run:
     def _by_token(self, out: torch.Tensor) -> torch.Tensor:
         """f32[T, kv_heads, rows * group, value_width] with all heads of a token in one row."""
         out = kv_codecs.turned(out) if self._kv.values.turned else out
-        out = out.unflatten(2, (self._tiles.rows, self._group))
+        out = out.unflatten(2, (self._tiles.host.rows, self._group))
         return out.permute(0, 2, 1, 3, 4).flatten(2)
+
+
+def _spans(shape: AttentionShape, tiles: DeviceTiles) -> Spans:
+    first = tiles.host_positions[:, 0]
+    opening = np.zeros_like(first)
+    if shape.window:
+        opening = np.maximum(opening, first + 1 - shape.window)
+    if shape.chunk:
+        opening = np.maximum(opening, first - first % shape.chunk)
+    opening, last = opening // SPAN, tiles.host_positions[:, -1] // SPAN
+    device = tiles.tokens.device
+    most = int((last - opening).max()) + 1
+    return Spans(on_device(opening, device), on_device(last, device), most)
 
 
 def _products(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

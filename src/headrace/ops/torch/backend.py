@@ -28,6 +28,7 @@ from headrace.ops.kv import (
     BoundBatch,
     KVCacheArrays,
     KVCacheSpec,
+    LayerPlace,
     RaggedBatch,
 )
 from headrace.ops.sampling_rows import LogitsEdit, SamplingRows, TopLogprobs
@@ -37,6 +38,7 @@ from headrace.ops.torch import routing as routed
 from headrace.ops.torch.attention import Terms
 from headrace.ops.torch.batch import DeviceBatch
 from headrace.ops.torch.checks import (
+    check_blocks,
     check_layer,
     check_masks,
     check_rows,
@@ -216,7 +218,9 @@ class TorchOps(TorchWeights):
         self, qkv: F32, shape: AttentionShape, kv: KVCacheArrays, layer: int, batch: RaggedBatch
     ) -> None:
         place = check_layer(qkv, shape, kv.spec, layer, batch)
-        attention.write(qkv, shape, kv.arrays, place, self._device_batch(batch, kv))
+        bound = self._device_batch(batch, kv)
+        _check_once(bound, shape, kv.spec, place)
+        attention.write(qkv, shape, kv.arrays, place, bound)
 
     def kv_copy(self, kv: KVCacheArrays, pairs: npt.NDArray[np.int32]) -> None:
         check_ids("block", pairs, kv.spec.num_blocks)
@@ -242,8 +246,8 @@ class TorchOps(TorchWeights):
         place = check_layer(qkv, shape, kv.spec, layer, batch)
         check_vector("sinks", sinks, shape.num_heads)
         check_vector("slopes", slopes, shape.num_heads)
-        check_masks(masks, shape, batch)
         terms, bound = Terms(sinks, slopes, masks), self._device_batch(batch, kv)
+        _check_once(bound, shape, kv.spec, place, masks)
         return attention.attend(qkv, shape, kv.arrays, place, bound, terms, kernels=self.kernels)
 
     def gated_activation(self, gate_up: F32, kind: Activation, *, limit: float = 0.0) -> F32:
@@ -306,3 +310,23 @@ class TorchOps(TorchWeights):
 
     def top_logprobs(self, logits: F32, chosen: Ids, k: int, num_tokens: int) -> TopLogprobs:
         return sampling.top_logprobs(logits, chosen, k, num_tokens)
+
+
+def _check_once(
+    bound: DeviceBatch,
+    shape: AttentionShape,
+    spec: KVCacheSpec,
+    place: LayerPlace,
+    masks: npt.NDArray[np.uint64] | None = None,
+) -> None:
+    """Loops over requests and tokens, for the first of the layers that see alike."""
+    seen = (shape.window, shape.chunk)
+    key = ("blocks", place.table, spec.block_size, spec.num_blocks, *seen)
+    bound.once(key, lambda: check_blocks(shape, spec, place, bound.host))
+    if masks is not None:
+
+        def checked() -> object:
+            check_masks(masks, shape, bound.host)
+            return masks
+
+        bound.once(("checked masks", id(masks), *seen), checked)

@@ -49,9 +49,7 @@ def check_shape(qkv: torch.Tensor, shape: AttentionShape) -> None:
 def check_layer(
     qkv: torch.Tensor, shape: AttentionShape, spec: KVCacheSpec, layer: int, batch: RaggedBatch
 ) -> LayerPlace:
-    """The place of the layer. The batch must describe these rows, and every position it touches
-    must have a block.
-    """
+    """The place of the layer. The batch must describe these rows."""
     check_shape(qkv, shape)
     place = spec.place(layer)
     held, wanted = heads_in_words(place), heads_in_words(shape)
@@ -59,6 +57,14 @@ def check_layer(
         raise ValueError(f"the cache holds {held}, attention has {wanted}")
     if len(qkv) != batch.num_tokens:
         raise ValueError(f"{len(qkv)} rows and {batch.num_tokens} token_ids must be equally many")
+    return place
+
+
+def check_blocks(
+    shape: AttentionShape, spec: KVCacheSpec, place: LayerPlace, batch: RaggedBatch
+) -> None:
+    """Every position that the batch touches in such a layer must have a block. Depends on the
+    table of `place`, and of `shape` on window and chunk alone."""
     tables, start = batch.block_table(place), batch.query_start
     if len(tables) != batch.num_requests:
         raise ValueError(
@@ -72,7 +78,6 @@ def check_layer(
         first = first_seen(shape, int(positions.min())) // spec.block_size
         last = int(positions.max()) // spec.block_size
         check_ids("block id", table[first : last + 1], spec.num_blocks)
-    return place
 
 
 def first_seen(shape: AttentionShape, position: int) -> int:

@@ -88,9 +88,8 @@ def _compressed(model: Any, job: Job) -> Any:
         # AWQ of 0.14 pins pages for copies to a device, which raises where there is none.
         IntermediatesCache.pin_memory = lambda *_args, **_kwargs: None
     windows = [torch.tensor([window]) for window in job["windows"]]
-    rows: list[dict[str, Any]] = [
-        {"input_ids": ids, "attention_mask": torch.ones_like(ids)} for ids in windows
-    ]
+    # A list has what a loader asks of a set of data; torch's types name a class of theirs.
+    rows: Any = [{"input_ids": ids, "attention_mask": torch.ones_like(ids)} for ids in windows]
     return oneshot(
         model=model,
         recipe=_recipe(job),
