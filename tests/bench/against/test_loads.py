@@ -32,6 +32,8 @@ def prompts_of(seed: int, tokenization: ClientTokenization) -> list[str]:
         return [json.loads(request.body)["prompt"] for request in server.received]
 
 
+# Each of nine runs collects the garbage of the whole process first, that of other tests too.
+@pytest.mark.long
 def test_servers_of_one_seed_have_the_same_prompts_and_none_twice(
     tokenization: ClientTokenization,
 ) -> None:
