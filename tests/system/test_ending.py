@@ -55,10 +55,19 @@ async def answer(client: httpx.AsyncClient, index: int) -> list[Any]:
     choices = [choice for line in lines for choice in json.loads(line)["choices"]]
     return [
         [token for one in choices for token in one["token_ids"] or ()],
-        [one["logprobs"] for one in choices],
+        joined([one["logprobs"] for one in choices if one["logprobs"]]),
         "".join(one["text"] for one in choices),
         choices[-1]["finish_reason"],
     ]
+
+
+def joined(logprobs: list[dict[str, list[Any]]]) -> dict[str, list[Any]]:
+    """Of all events of a stream, whatever tokens came in one: drafts hang on times."""
+    return (
+        {name: [value for each in logprobs for value in each[name]] for name in logprobs[0]}
+        if logprobs
+        else {}
+    )
 
 
 async def answers(process: Process, *, end: bool) -> list[list[Any]]:
