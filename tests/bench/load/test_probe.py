@@ -8,7 +8,7 @@ import json
 import pytest
 
 from headrace.bench.client.endpoints import Endpoint, EndpointKind
-from headrace.bench.load.probe import UnreachableError, check_model, look
+from headrace.bench.load.probe import Found, UnreachableError, check_model, choose_model, look
 from tests.bench.misbehaving import Answer, Request, always, good_reply, misbehaving, models, whole
 
 ABSENT = b'{"error":{"message":"The model `nope` does not exist.","code":"model_not_found"}}'
@@ -82,3 +82,8 @@ def test_embeddings_are_tried_with_an_input() -> None:
     sent = checked("alias", ("small",), always(whole(200, b"{}")), "openai-embeddings")
     assert [request.path for request in sent] == ["/v1/embeddings"]
     assert json.loads(sent[0].body)["input"]
+
+
+def test_several_models_need_a_name_by_the_flag_of_who_asks() -> None:
+    with pytest.raises(UnreachableError, match="give one as --peer-model: a, b"):
+        choose_model(Found(("a", "b")), None, "--peer-model")

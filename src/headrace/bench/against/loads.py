@@ -26,7 +26,7 @@ async def with_model(endpoint: Endpoint, asked: str | None) -> Endpoint:
     Raises UnreachableError where nobody answers, or not for this model.
     """
     found = await look(endpoint)
-    named = msgspec.structs.replace(endpoint, model=choose_model(found, asked))
+    named = msgspec.structs.replace(endpoint, model=choose_model(found, asked, "--peer-model"))
     await check_model(named, found)
     return named
 

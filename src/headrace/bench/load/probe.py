@@ -77,17 +77,17 @@ async def look(endpoint: Endpoint) -> Found:
     return Found(models, why_none, is_headrace=_is_headrace(told))
 
 
-def choose_model(found: Found, asked: str | None) -> str:
-    """The name that was asked for, or the only one there is. Raises UnreachableError."""
+def choose_model(found: Found, asked: str | None, flag: str = "--model") -> str:
+    """The name that was asked for by `flag`, or the only one there is. Raises UnreachableError."""
     if asked:
         return asked
     if len(found.models) == 1:
         return found.models[0]
     if found.models:
         raise UnreachableError(
-            f"{len(found.models)} models are served; give one as --model: {_listing(found)}"
+            f"{len(found.models)} models are served; give one as {flag}: {_listing(found)}"
         )
-    raise UnreachableError(f"the name of the model is not known: {found.why_none}; give --model")
+    raise UnreachableError(f"the name of the model is not known: {found.why_none}; give {flag}")
 
 
 async def check_model(endpoint: Endpoint, found: Found) -> None:
