@@ -22,18 +22,18 @@ STAGES: tuple[Stage, ...] = ("penalties", "temperature", "min_p", "top_k", "top_
 def adjust(logits: F32, adjustments: Sequence[LogitsEdit]) -> None:
     """`Ops.adjust` for NumPy arrays."""
     check_edits(logits.shape, adjustments)
-    for one in adjustments:
-        row = logits[one.row]
-        if len(one.bias_ids):
-            row[one.bias_ids] += one.bias
-        if one.allowed is not None:
-            kept = row[one.allowed]
+    for edit in adjustments:
+        row = logits[edit.row]
+        if len(edit.bias_ids):
+            row[edit.bias_ids] += edit.bias
+        if edit.allowed is not None:
+            kept = row[edit.allowed]
             row.fill(-np.inf)
-            row[one.allowed] = kept
-        if len(one.masked):
-            row[one.masked] = -np.inf
-        if one.penalties is not None:
-            penalise(row, one.penalties)
+            row[edit.allowed] = kept
+        if len(edit.masked):
+            row[edit.masked] = -np.inf
+        if edit.penalties is not None:
+            penalise(row, edit.penalties)
 
 
 def penalise(scores: F32, penalties: Penalties) -> None:
@@ -100,8 +100,8 @@ def check_edits(shape: tuple[int, ...], adjustments: Sequence[LogitsEdit]) -> No
     `LogitsEdit` says."""
     if len(shape) != 2:
         raise ValueError(f"logits of shape {list(shape)} are not rows of logits")
-    for one in adjustments:
-        _check(one, *shape)
+    for edit in adjustments:
+        _check(edit, *shape)
 
 
 def check_width(shape: tuple[int, ...], num_tokens: int) -> None:

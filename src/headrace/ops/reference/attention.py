@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from headrace.ops.batch_checks import check_cache, seen_positions
 from headrace.ops.kv import (
     KV_CODECS,
     NEAR_SPAN,
@@ -27,9 +28,7 @@ from headrace.ops.kv import (
     RaggedBatch,
 )
 from headrace.ops.reference.arithmetic import F32, round_bf16
-from headrace.ops.reference.checks import seen_positions
 from headrace.ops.reference.kv_codecs import StoredRows, known_codecs, rotated
-from headrace.ops.shared import check_value_dim
 
 SPAN = NEAR_SPAN
 """Positions of a span. Part of the arithmetic, not a tuning knob: changing it changes results."""
@@ -69,35 +68,13 @@ class Terms(NamedTuple):
 
 def new_cache(spec: KVCacheSpec) -> PagedKV:
     """Zeroed storage. Raises ValueError naming what `spec` asks that cannot be."""
-    size = spec.block_size
-    if size < 16 or size > SPAN or size & (size - 1):
-        raise ValueError(f"block_size {size} is not a power of two from 16 to {SPAN}")
+    check_cache(spec, known_codecs())
     kept = {place for place in spec.places if place is not None}
-    numbers = [("num_layers", len(kept)), ("num_blocks", spec.num_blocks)]
-    for place in kept:
-        if place.table < 0:
-            raise ValueError(f"table {place.table} of a layer of a KV cache must be at least 0")
-        numbers += [("num_kv_heads", place.num_kv_heads), ("head_dim", place.head_dim)]
-    for field, number in numbers:
-        if number < 1:
-            raise ValueError(f"{field} of a KV cache must be at least 1, not {number}")
-    for place in kept:
-        for field, codec in zip(("k_codec", "v_codec"), spec.codecs(place), strict=True):
-            if codec not in known_codecs():
-                raise ValueError(
-                    f"{field} {codec!r} is unknown; choose one of {', '.join(known_codecs())}"
-                )
-    if len({(place.table, place.index) for place in kept}) != len(kept):
-        raise ValueError("layers in one place of a KV cache differ in width")
     stored = {(place.table, place.index): _stored(spec, place) for place in kept}
-    return PagedKV(size, stored)
+    return PagedKV(spec.block_size, stored)
 
 
 def _stored(spec: KVCacheSpec, place: LayerPlace) -> StoredKV:
-    check_value_dim(place)
-    for scale in (place.k_scale, place.v_scale):
-        if not 2.0**-60 <= scale <= 2.0**60:
-            raise ValueError(f"scale {scale} of K or V of a KV cache is not in [2^-60, 2^60]")
     value_dim = place.value_dim or place.head_dim
     slots = (spec.num_blocks, spec.block_size, place.num_kv_heads)
     codecs = spec.codecs(place)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.ops import adjustment
+from headrace.ops.batch_checks import check_masks
 from headrace.ops.experts import ExpertMLP, ExpertWeight, Routes, Routing
 from headrace.ops.interface import (
     Activation,
@@ -40,7 +41,6 @@ from headrace.ops.reference.arithmetic import (
 from headrace.ops.reference.checks import (
     check_batch,
     check_heads,
-    check_masks,
     check_rows,
     check_shape,
 )

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from headrace.ops.batch_checks import check_blocks, check_masks
 from headrace.ops.experts import ExpertMLP, Routes, Routing
 from headrace.ops.interface import (
     Activation,
@@ -38,9 +39,7 @@ from headrace.ops.torch import routing as routed
 from headrace.ops.torch.attention import Terms
 from headrace.ops.torch.batch import DeviceBatch
 from headrace.ops.torch.checks import (
-    check_blocks,
     check_layer,
-    check_masks,
     check_rows,
     check_shape,
     check_vector,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from headrace.ops.kv import KV_CODECS, NEAR_SPAN, KVCacheSpec, KVCodec, LayerPlace
-from headrace.ops.shared import check_value_dim
+from headrace.ops.batch_checks import check_cache
+from headrace.ops.kv import KV_CODECS, KVCacheSpec, KVCodec, LayerPlace
 from headrace.ops.torch import kv_codecs
 
 
@@ -92,7 +92,7 @@ class KVPool:
 def new_pool(spec: KVCacheSpec, device: torch.device) -> KVPool:
     """Zeroed storage. Raises ValueError naming what `spec` asks that cannot be, and MemoryError
     where the device has no room."""
-    _check(spec)
+    check_cache(spec, KV_CODECS)
     try:
         pages = torch.zeros((spec.num_blocks, spec.block_bytes), dtype=torch.uint8, device=device)
     except RuntimeError as error:
@@ -175,30 +175,3 @@ class _Cut:
         end = self.ends[self.table] = start + block_size * heads * head_bytes
         shape = (self.spec.num_blocks, block_size, heads, -1)
         return self.pages[:, start:end].view(kind).unflatten(1, shape[1:])
-
-
-def _check(spec: KVCacheSpec) -> None:
-    size = spec.block_size
-    if size < 16 or size > NEAR_SPAN or size & (size - 1):
-        raise ValueError(f"block_size {size} is not a power of two from 16 to {NEAR_SPAN}")
-    kept = {place for place in spec.places if place is not None}
-    numbers = [("num_layers", len(kept)), ("num_blocks", spec.num_blocks)]
-    for place in kept:
-        if place.table < 0:
-            raise ValueError(f"table {place.table} of a layer of a KV cache must be at least 0")
-        numbers += [("num_kv_heads", place.num_kv_heads), ("head_dim", place.head_dim)]
-    for field, number in numbers:
-        if number < 1:
-            raise ValueError(f"{field} of a KV cache must be at least 1, not {number}")
-    for place in kept:
-        check_value_dim(place)
-        for scale in (place.k_scale, place.v_scale):
-            if not 2.0**-60 <= scale <= 2.0**60:
-                raise ValueError(f"scale {scale} of K or V of a KV cache is not in [2^-60, 2^60]")
-        for field, codec in zip(("k_codec", "v_codec"), spec.codecs(place), strict=True):
-            if codec not in KV_CODECS:
-                raise ValueError(
-                    f"{field} {codec!r} is unknown; choose one of {', '.join(KV_CODECS)}"
-                )
-    if len({(place.table, place.index) for place in kept}) != len(kept):
-        raise ValueError("layers in one place of a KV cache differ in width")

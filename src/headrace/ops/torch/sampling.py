@@ -39,19 +39,19 @@ def adjust(logits: torch.Tensor, adjustments: Sequence[LogitsEdit]) -> None:
     """`Ops.adjust` for rows of logits on a device."""
     check_edits(tuple(logits.shape), adjustments)
     device = logits.device
-    for one in adjustments:
-        row = logits[one.row]
-        if len(one.bias_ids):
-            row[_ids(one.bias_ids, device)] += on_device(one.bias, device)
-        if one.allowed is not None:
-            allowed = _ids(one.allowed, device)
+    for edit in adjustments:
+        row = logits[edit.row]
+        if len(edit.bias_ids):
+            row[_ids(edit.bias_ids, device)] += on_device(edit.bias, device)
+        if edit.allowed is not None:
+            allowed = _ids(edit.allowed, device)
             kept = row[allowed]
             row.fill_(-torch.inf)
             row[allowed] = kept
-        if len(one.masked):
-            row[_ids(one.masked, device)] = -torch.inf
-        if one.penalties is not None:
-            _penalise(row, one.penalties)
+        if len(edit.masked):
+            row[_ids(edit.masked, device)] = -torch.inf
+        if edit.penalties is not None:
+            _penalise(row, edit.penalties)
 
 
 def sample(logits: torch.Tensor, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.int32]:
