@@ -29,7 +29,8 @@ from tests.ops.cpu.cases import (
 from tests.ops.cpu.test_kv_codecs import spoilt_rows
 
 torch = pytest.importorskip("torch", reason="the torch backend needs PyTorch")
-from headrace.ops.torch import attention, checks, kv_codecs  # noqa: E402
+from headrace.ops import batch_checks  # noqa: E402
+from headrace.ops.torch import attention, kv_codecs  # noqa: E402
 from headrace.ops.torch import batch as on_batch  # noqa: E402
 from headrace.ops.torch.kv_pool import new_pool  # noqa: E402
 from headrace.ops.torch.matrices import on_device  # noqa: E402
@@ -124,7 +125,7 @@ def test_a_step_copies_and_checks_once_for_layers_that_see_alike(
     copied, checked = [], []
     for module in (on_batch, attention):
         monkeypatch.setattr(module, "on_device", counted(on_device, copied))
-    monkeypatch.setattr(checks, "check_ids", counted(checks.check_ids, checked))
+    monkeypatch.setattr(batch_checks, "check_ids", counted(batch_checks.check_ids, checked))
     bound = ops.bind(batch, kv)
     of_each = []
     for each in (shape, shape, wide, wide):
