@@ -84,13 +84,22 @@ async def answers(process: Process, *, end: bool) -> list[list[Any]]:
 
 async def under_way(client: httpx.AsyncClient, count: int) -> None:
     """Wait until all are accepted, some running and most waiting."""
-    name = "vllm:num_requests_"
+    running, others = (
+        "vllm:num_requests_running",
+        ("vllm:num_requests_waiting", "vllm:request_success_total"),
+    )
     for _ in range(1000):
         text = (await client.get("/metrics")).text
-        lines = [line for line in text.splitlines() if line.startswith(name)]
-        numbers = {line.partition("{")[0]: float(line.rpartition(" ")[2]) for line in lines}
-        # All sent their bodies long before the last one is counted.
-        if numbers[f"{name}running"] >= 8 and sum(numbers.values()) >= count * 0.7:
+        numbers = {
+            name: sum(
+                float(line.rpartition(" ")[2])
+                for line in text.splitlines()
+                if line.startswith(f"{name}{{")
+            )
+            for name in (running, *others)
+        }
+        # One that the server has not seen yet would be refused after the signal.
+        if numbers[running] >= 8 and sum(numbers.values()) >= count:
             return
         await asyncio.sleep(0.01)
     raise AssertionError(f"never under way: {numbers}")
