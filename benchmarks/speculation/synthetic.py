@@ -1,4 +1,5 @@
-"""Speed-up at a given acceptance: `python -m benchmarks.speculation.synthetic MODEL [--llama DIR]`.
+"""Speed-up at a given acceptance: `python -m benchmarks.speculation.synthetic MODEL [--llama DIR]
+[--draft MODEL]`.
 
 Drafts whose first j are all right with chance p^j, of as many tokens as --lengths says, behind a
 prompt of 64 tokens, one stream, greedy. Ours are made from the answer itself, which was decoded
@@ -7,7 +8,13 @@ not); nothing chooses how many to take. llama-server takes the first tokens of i
 the same chances whatever they are (--spec-synth-rates; what it writes then is no answer of the
 model). Off and on take turns, ours and theirs too. Printed: tokens per second off, the speed-up,
 and what formula S3 gives for that chance and length with our own cost of a step of 1 + length
-tokens, measured just before. With other work on the machine `--threads 1` is fairer: threads that
+tokens, measured just before, drafts for nothing.
+
+With --draft a smaller model of any weights makes the drafts on both sides, so that what its passes
+take counts, and each draft is then replaced likewise. Its own K and V know only what it drafted, so
+ours reads again all that came. The formula has its passes then: of one row, measured as its steps.
+
+With other work on the machine `--threads 1` is fairer: threads that
 wait for each other lose most by it.
 """
 
@@ -19,7 +26,7 @@ import json
 import random
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
@@ -66,19 +73,39 @@ class RightDrafts:
 class Ours:
     """An engine of ours."""
 
-    def __init__(self, model: str, tokens: int, threads: int) -> None:
+    def __init__(
+        self, model: str, tokens: int, threads: int, draft: str | None, length: int
+    ) -> None:
+        """length: drafts of a step that are made with a draft model; without one, at most."""
         self._drafts = RightDrafts()
+        spec = "none" if draft is None else json.dumps({
+            "method": "draft_model", "model": draft, "num_speculative_tokens": length,
+            "adaptive": False,
+        })  # fmt: skip
         config = EngineConfig(
-            model=model, speculative_config="none", max_model_len=tokens + 128, threads=threads
+            model=model, speculative_config=spec, max_model_len=tokens + 128, threads=threads
         )
-        self._core = load_engine(config, proposers=[self._drafts]).core
-        self._params = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True)
+        proposers = [self._drafts] if draft is None else []
+        self._core = load_engine(config, proposers=proposers).core
+        if (speculation := self._core._speculation) is not None:
+            made = speculation.drafts
+
+            def replaced(request: Request, room: int) -> Sequence[int]:
+                count = len(made(request, room))
+                proposal = self._drafts.propose(request, count) if count else None
+                return () if proposal is None else proposal.token_ids
+
+            vars(speculation)["drafts"] = replaced
+        self._tokens = tokens
         self._drafts.answer = self.run(0, 0.0)[1]
 
     def run(self, length: int, chance: float) -> tuple[float, tuple[int, ...]]:
         """Tokens per second, and the answer."""
         self._drafts.length, self._drafts.chance = length, chance
-        found = decode(self._core, [PROMPT], [self._params], salt=f"run {next(_SALTS)}")
+        params = SamplingParams(
+            temperature=0, max_tokens=self._tokens, ignore_eos=True, speculation=length > 0
+        )
+        found = decode(self._core, [PROMPT], [params], salt=f"run {next(_SALTS)}")
         return found.tokens_per_s, found.token_ids[0]
 
     def tokens_per_s(self, length: int, chance: float) -> float:
@@ -123,6 +150,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("model", help="a GGUF file")
     parser.add_argument("--llama", type=Path, help="folder of the built llama.cpp")
+    parser.add_argument("--draft", help="a GGUF file of a smaller model, which makes the drafts")
     parser.add_argument("--chances", type=float, nargs="+", default=[0.5, 0.7, 0.9])
     parser.add_argument("--lengths", type=int, nargs="+", default=[3, 5, 8])
     parser.add_argument("--tokens", type=int, default=96)
@@ -133,29 +161,37 @@ def main() -> int:
     facts = surroundings(datetime.now())
     sizes = sorted({1, *(1 + length for length in options.lengths)})
     rows = measured_rows(options.model, sizes, threads=options.threads)
-    ours = Ours(options.model, options.tokens, options.threads)
+    draft_s = 0.0
+    if options.draft:
+        draft_s = measured_rows(options.draft, [1, 2], threads=options.threads).of(1)
     program = built(options.llama).tool("llama-server") if options.llama else None
     cells: list[dict[str, Any]] = []
-    for chance, length in itertools.product(options.chances, options.lengths):
-        tell(f"chance {chance:g}, {length} drafts")
-        cost = rows.of(1 + length) / rows.of(1)
+    ours: Ours | None = None
+    for length, chance in itertools.product(options.lengths, options.chances):
+        tell(f"{length} drafts, chance {chance:g}")
+        if not cells or cells[-1]["length"] != length:
+            ours = None  # its weights go before the next are read
+            ours = Ours(options.model, options.tokens, options.threads, options.draft, length)
+        cost = (rows.of(1 + length) + length * draft_s) / rows.of(1)
         found: dict[str, Any] = {
             "chance": chance,
             "length": length,
             "formula": expected_tokens_per_pass(chance, length) / cost,
             "ours": pairs(
                 options.pairs,
-                lambda: ours.tokens_per_s(0, 0.0),
-                lambda chance=chance, length=length: ours.tokens_per_s(length, chance),  # type: ignore[misc]
+                lambda ours=ours: ours.tokens_per_s(0, 0.0),  # type: ignore[misc]
+                lambda ours=ours, chance=chance, length=length: ours.tokens_per_s(length, chance),  # type: ignore[misc]
             ),
         }
         if program is not None:
             rates = ",".join(f"{chance**place:.6f}" for place in range(1, length + 1))
-            extra = [
+            source = [
                 "--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "1",
-                "--spec-ngram-simple-size-m", str(length), "--spec-draft-n-max", str(length),
-                "--spec-synth-rates", rates,
+                "--spec-ngram-simple-size-m", str(length),
             ]  # fmt: skip
+            if options.draft:
+                source = ["--spec-type", "draft-simple", "--spec-draft-model", options.draft]
+            extra = [*source, "--spec-draft-n-max", str(length), "--spec-synth-rates", rates]
             with servers() as stack:
                 urls = [
                     _start(stack, program, options.model, options.threads, more)
