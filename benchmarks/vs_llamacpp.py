@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -127,9 +127,11 @@ def main() -> None:
         }
         for session in sessions(peer, options.peer, model, cases, options.minutes):
             every.append(measured(kind, model, session, serve))
-        every += touches(peer, options.peer, model, options.first_touch, kind, serve) if (
-            options.first_touch
-        ) else ()
+        every += (
+            touches(peer, options.peer, model, options.first_touch, kind, serve)
+            if (options.first_touch)
+            else ()
+        )
         tell(report(NAMES[options.peer], every, aims))
     print(report(NAMES[options.peer], every, aims))
     print(f"\n{surroundings_line(facts)}; level {options.level}")

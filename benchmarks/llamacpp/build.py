@@ -60,7 +60,10 @@ PEERS = {
         "llama_cpp_python",
         "0.3.36",
         "vendor/llama.cpp",
-        ("llama-bench", "llama-batched-bench", "llama-perplexity", "llama-quantize", "llama-server"),
+        (
+            "llama-bench", "llama-batched-bench", "llama-perplexity", "llama-quantize",
+            "llama-server",
+        ),
         {"LLAMA_BUILD_UI": "OFF"},
         "ggml/src/ggml-cpu/amx/mmq.cpp",
     ),
