@@ -8,7 +8,8 @@ of one for ik_llama.cpp; what is built is kept.
 
 One thing of llama.cpp is changed: gcc 12 declares that `_tile_loadconfig` reads 8 bytes, so three
 of the four stores to the configuration may vanish and the instruction faults on machines with AMX;
-the call is replaced by the instruction with the whole structure as its operand.
+the call is replaced by the instruction with the whole structure as its operand. The sdist of
+ik_llama.cpp lacks the script that writes its version down; it is written here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +35,26 @@ _LIBRARIES = (
     "src/libllama.a", "ggml/src/libggml.a", "ggml/src/libggml-cpu.a", "ggml/src/libggml-base.a",
 )  # fmt: skip
 _CALL = "_tile_loadconfig(&tc);"
+_BUILD_INFO = """\
+include(cmake/build-info.cmake)
+configure_file(common/build-info.cpp.in common/build-info.cpp)
+"""
+"""Run in the folder of the source."""
 _INSTRUCTION = '__asm__ volatile("ldtilecfg %0" : : "m"(tc));'
+
+
+def _mend_llama(source: Path) -> None:
+    path = source / "ggml" / "src" / "ggml-cpu" / "amx" / "mmq.cpp"
+    text = path.read_text(encoding="utf-8")
+    if _CALL not in text and _INSTRUCTION not in text:
+        raise SystemExit(f"{path} has no {_CALL}: another version than the one that is known?")
+    path.write_text(text.replace(_CALL, _INSTRUCTION), encoding="utf-8")
+
+
+def _mend_ik(source: Path) -> None:
+    path = source / "common" / "cmake" / "build-info-gen-cpp.cmake"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(_BUILD_INFO, encoding="utf-8")
 
 
 class Sdist(NamedTuple):
@@ -46,8 +66,8 @@ class Sdist(NamedTuple):
     tools: Sequence[str]
     settings: Mapping[str, str]
     """Of CMake, beside those of all peers and of a level."""
-    mended: str | None = None
-    """A file in which `_CALL` is replaced."""
+    mend: Callable[[Path], None]
+    """Changes what has to be changed of the source in a folder; once or again."""
 
     @property
     def folder(self) -> str:
@@ -65,7 +85,7 @@ PEERS = {
             "llama-server",
         ),
         {"LLAMA_BUILD_UI": "OFF"},
-        "ggml/src/ggml-cpu/amx/mmq.cpp",
+        _mend_llama,
     ),
     "ik": Sdist(
         "ik_llama_cpp_python",
@@ -74,6 +94,7 @@ PEERS = {
         ("llama-bench", "llama-batched-bench", "llama-server"),
         # Attention over quantised K and V, which takes most of the compiler's time, is left out.
         {"GGML_IQK_FA_ALL_QUANTS": "OFF"},
+        _mend_ik,
     ),
 }  # fmt: skip
 
@@ -118,8 +139,7 @@ def built(folder: Path, peer: str = "llama", level: str = "native") -> Peer:
         _fetch(sdist, folder)
     found = Peer(source, source / ("build" if level == "native" else f"build-{level}"))
     if not all((found.bin / name).is_file() for name in sdist.tools):
-        if sdist.mended is not None:
-            _mend(source / sdist.mended)
+        sdist.mend(source)
         _build(found, sdist, level)
     return found
 
@@ -133,13 +153,6 @@ def _fetch(sdist: Sdist, folder: Path) -> None:
         subprocess.run([*command, "--no-build-isolation", "-d", str(folder), wanted], check=True)
     with tarfile.open(folder / archives) as archive:
         archive.extractall(folder, filter="data")
-
-
-def _mend(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    if _CALL not in text and _INSTRUCTION not in text:
-        raise SystemExit(f"{path} has no {_CALL}: another version than the one that is known?")
-    path.write_text(text.replace(_CALL, _INSTRUCTION), encoding="utf-8")
 
 
 def _build(peer: Peer, sdist: Sdist, level: str) -> None:
