@@ -1,12 +1,13 @@
 """From command to first token: starts servers in turn and times readiness and the first token.
 
     python benchmarks/first_token.py                              # the embedded model
-    python benchmarks/first_token.py MODEL.gguf --peer LLAMA_SERVER  # beside llama-server
+    python benchmarks/first_token.py MODEL --peer 'llama-server -m MODEL -np 1 --port {port}'
 
-Every run is a fresh process; the file is in the page cache (it is read once before). With a peer
-the two take turns: A B A B. Prints median, least and most of each time, in seconds, the peak
-memory of all processes together (VmHWM, mapped files included), and for headrace the phases of the
-load as the engine reports them.
+Every run is a fresh process; the files are in the page cache (they are read once before). With a
+peer, any server with OpenAI's completions API, the two take turns: A B A B. Prints median, least
+and most of each time, in seconds, and for headrace the phases of the load as the engine reports
+them. Then the peak of memory of one more run of each, in whose times asking for it would show: all
+processes of a server together (Pss, so that shared pages count once, mapped files included).
 """
 
 from __future__ import annotations
@@ -15,18 +16,27 @@ import argparse
 import http.client
 import json
 import os
-import socket
+import shlex
+import signal
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from process_memory import children
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.process_memory import Peak, proportional
+from headrace.bench.against.process import free_port
 
 POLL_S = 0.005
-LIMIT_S = 120.0
+MEMORY_POLL_S = 0.01
+LIMIT_S = 600.0
+END_S = 30.0
+READ_BYTES = 1 << 24
 
 
 class Run(NamedTuple):
@@ -34,15 +44,8 @@ class Run(NamedTuple):
 
     ready_s: float
     first_token_s: float
-    peak_bytes: int
-    phases_s: dict[str, float]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    peak_bytes: int | None
+    phases_s: Mapping[str, float]
 
 
 def _wait_ready(port: int, deadline: float) -> None:
@@ -61,8 +64,8 @@ def _wait_ready(port: int, deadline: float) -> None:
 
 
 def _first_token(port: int) -> None:
-    body = {"prompt": "def ", "max_tokens": 2, "temperature": 0, "stream": True}
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    body = {"prompt": "def ", "max_tokens": 2, "temperature": 0, "ignore_eos": True, "stream": True}
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
     connection.request("GET", "/v1/models", headers={"Accept": "application/json"})
     body["model"] = json.loads(connection.getresponse().read())["data"][0]["id"]
     connection.request(
@@ -75,78 +78,83 @@ def _first_token(port: int) -> None:
     raise RuntimeError("the stream ended without a token")
 
 
-def _peak_bytes(pid: int) -> int:
-    """The most that a process and its children have had in memory, each by itself."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    own = int(status.partition("VmHWM:")[2].split()[0]) * 1024
-    return own + sum(_peak_bytes(child) for child in children(pid))
-
-
-def measure(command: list[str], port: int, *, phases: bool) -> Run:
-    """One fresh process: its times."""
+def measure(command: list[str], *, phases: bool, memory: bool) -> Run:
+    """One fresh process, whose command has {port} in it: its times, or its memory too."""
+    port = free_port()
+    words = [word.replace("{port}", str(port)) for word in command]
     start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     try:
-        _wait_ready(port, start + LIMIT_S)
-        ready = time.perf_counter()
-        _first_token(port)
-        first = time.perf_counter()
-        found: dict[str, float] = {}
+        with ExitStack() as stack:
+            polled = Peak(process.pid, proportional, every_s=MEMORY_POLL_S)
+            if memory:
+                stack.enter_context(polled)
+            _wait_ready(port, start + LIMIT_S)
+            ready = time.perf_counter()
+            _first_token(port)
+            first = time.perf_counter()
+        found: Mapping[str, float] = {}
         if phases and process.stdout is not None:
             found = json.loads(process.stdout.readline())["phases_s"]
-        return Run(ready - start, first - start, _peak_bytes(process.pid), found)
+        return Run(ready - start, first - start, polled.most if memory else None, found)
     finally:
-        process.terminate()
-        process.wait(timeout=30)
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(timeout=END_S)
+
+
+def _read(model: Path) -> None:
+    """Every file of the model, which brings it into the page cache."""
+    for path in model.iterdir() if model.is_dir() else [model]:
+        with path.open("rb", buffering=0) as file:
+            while file.read(READ_BYTES):
+                pass
 
 
 def _summary(values: list[float]) -> str:
     return f"{statistics.median(values):.2f} [{min(values):.2f}..{max(values):.2f}]"
 
 
+def _lines(runs: Mapping[str, list[Run]]) -> Iterator[str]:
+    yield f"{'server':14} {'ready s':>20} {'first token s':>20} {'peak Pss GB':>11}"
+    for name, them in runs.items():
+        ready, first = ([run[i] for run in them if run.peak_bytes is None] for i in (0, 1))
+        peak_gb = max(run.peak_bytes or 0 for run in them) / 1e9
+        yield f"{name:14} {_summary(ready):>20} {_summary(first):>20} {peak_gb:11.2f}"
+    for phase in runs["headrace"][0].phases_s:
+        yield f"  {phase:12} {_summary([run.phases_s[phase] for run in runs['headrace']])}"
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    parser.add_argument("model", nargs="?", help="a GGUF file; default: the embedded model")
-    parser.add_argument("--peer", type=Path, help="path of a llama-server to measure beside")
+    parser.add_argument("model", nargs="?", help="a file or folder; default: the embedded model")
+    parser.add_argument("--peer", help="command of a server of the same model, with {port} in it")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     if options.peer and not options.model:
         parser.error("--peer needs a MODEL both can load")
-    if options.model and not Path(options.model).is_file():
-        parser.error(f"{options.model} is not a file")
-    threads = str(len(os.sched_getaffinity(0)))
+    if options.model and not Path(options.model).exists():
+        parser.error(f"{options.model} is not there")
     if options.model:
-        with Path(options.model).open("rb", buffering=0) as file:
-            while file.read(1 << 24):
-                pass
-    runs: dict[str, list[Run]] = {}
-    for _ in range(options.runs):
-        port = _free_port()
-        command = [sys.executable, "-m", "headrace.cli.main", "serve", "--json"]
-        command += [options.model] if options.model else []
-        runs.setdefault("headrace", []).append(
-            measure([*command, "--port", str(port)], port, phases=True)
-        )
-        if options.peer:
-            port = _free_port()
-            peer = [str(options.peer), "-m", options.model, "--port", str(port)]
-            peer += ["-np", "1", "-c", "4096", "-t", threads, "-tb", threads]
-            runs.setdefault("llama-server", []).append(measure(peer, port, phases=False))
-    result: dict[str, Any] = {name: [run._asdict() for run in them] for name, them in runs.items()}
+        _read(Path(options.model))
+    own = [sys.executable, "-m", "headrace", "serve", *filter(None, [options.model])]
+    commands = {"headrace": [*own, "--json", "--port", "{port}"]}
+    if options.peer:
+        commands["peer"] = shlex.split(options.peer)
+    runs: dict[str, list[Run]] = {name: [] for name in commands}
+    for number in range(options.runs + 1):
+        for name, command in commands.items():
+            runs[name].append(
+                measure(command, phases=name == "headrace", memory=number == options.runs)
+            )
     if options.json:
+        result: dict[str, Any] = {name: [one._asdict() for one in of] for name, of in runs.items()}
         print(json.dumps(result))
         return
-    print(f"{options.runs} runs each")
-    print(f"{'server':14} {'ready s':>20} {'first token s':>20} {'peak GB':>8}")
-    for name, them in runs.items():
-        ready, first = ([run[i] for run in them] for i in (0, 1))
-        peak_gb = max(run.peak_bytes for run in them) / 1e9
-        print(f"{name:14} {_summary(ready):>20} {_summary(first):>20} {peak_gb:8.2f}")
-    for phase in runs["headrace"][0].phases_s:
-        values = [run.phases_s[phase] for run in runs["headrace"]]
-        print(f"  {phase:12} {_summary(values)}")
+    print(f"{options.runs} runs each", *_lines(runs), sep="\n")
 
 
 if __name__ == "__main__":

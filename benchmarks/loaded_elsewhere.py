@@ -23,7 +23,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.llamacpp.build import VERSION, Peer, built
+from benchmarks.llamacpp.build import PEERS, Peer, built
 from benchmarks.logits_vs_llamacpp import compare, own_logits, peer_logits
 from headrace.embedded import EMBEDDED_NAME, embedded_model
 from headrace.text.tokenizer import load_tokenizer
@@ -107,7 +107,7 @@ def main() -> None:
     arguments = parser.parse_args()
     recording = Recording(
         command="python -m benchmarks.loaded_elsewhere --llama FOLDER --imatrix FILE --out FILE",
-        date=date.today().isoformat(), program=f"llama.cpp of llama_cpp_python {VERSION}",
+        date=date.today().isoformat(), program=f"llama.cpp of {PEERS['llama'].folder}",
         model=EMBEDDED_NAME, kinds=list(
             all_loaded(built(arguments.llama), arguments.imatrix, arguments.threads)
         ),

@@ -109,7 +109,7 @@ def measured(path: Path, load: Load, threads: int) -> Measured:
         url = json.loads(line)["url"]
         engine = max(children(process.pid), key=lambda pid: resident(pid).own)
         loaded = resident(engine)
-        with Peak(engine) as of_engine, Peak(process.pid) as of_server:
+        with Peak(engine, resident) as of_engine, Peak(process.pid, resident) as of_server:
             figures = asyncio.run(_fill(url, load))
         return Measured(
             weights=figures["headrace:weight_bytes"],

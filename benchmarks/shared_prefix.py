@@ -1,10 +1,12 @@
 """TTFT of many requests that share a prefix, with the prefix cache and without.
 
     python benchmarks/shared_prefix.py [MODEL.gguf] --requests 32 --prefix 512 --own 32
+    python benchmarks/shared_prefix.py MODEL.gguf --tokens 64 --before OTHER/.venv/bin/python
     python benchmarks/shared_prefix.py MODEL.gguf --step --prefix 4096
 
-Servers with and without `--enable-prefix-caching` take turns (A B A B); every round uses a new
-random prefix, so nothing is warm. Tokens computed are read from the server's own counters.
+Servers with and without `--enable-prefix-caching` take turns (A B A B), or, with `--before`, that
+of another version, installed for that Python, and this one's; every round uses a new random prefix,
+so nothing is warm. Guesses are off. Tokens computed are read from the server's own counters.
 
 With `--step` no server is started: it is the forward pass of a token of each request that is timed,
 with the prefix in blocks that all of them have and, with `--apart`, in blocks of each one's own, in
@@ -80,9 +82,12 @@ async def burst(url: str, model: str, prompts: list[list[int]], tokens: int) -> 
     return Round(list(ttft), wall, after - before)
 
 
-def _start(model: str | None, flag: str) -> tuple[subprocess.Popen[str], dict[str, Any]]:
-    command = [sys.executable, "-m", "headrace.cli.main", "serve", *([model] if model else [])]
+def _start(
+    python: str, model: str | None, flag: str
+) -> tuple[subprocess.Popen[str], dict[str, Any]]:
+    command = [python, "-m", "headrace.cli.main", "serve", *([model] if model else [])]
     command += ["--port", "0", "--json", "--log-level", "warning", flag]
+    command += ["--speculative-config", "none"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     return process, json.loads(process.stdout.readline())
@@ -157,6 +162,7 @@ def main() -> None:
     parser.add_argument("--own", type=int, default=32, help="tokens of each request's own")
     parser.add_argument("--tokens", type=int, default=1, help="tokens generated")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--before", help="Python of another version, in place of no prefix cache")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--step", action="store_true", help="time steps, without a server")
     parser.add_argument("--apart", action="store_true", help="with --step: each its own prefix too")
@@ -172,8 +178,12 @@ def main() -> None:
                 f"[{min(seconds) * 1e3:.1f}..{max(seconds) * 1e3:.1f}]"
             )
         return
-    flags = {"shared": "--enable-prefix-caching", "unshared": "--no-enable-prefix-caching"}
-    servers = {name: _start(options.model, flag) for name, flag in flags.items()}
+    python, cached = sys.executable, "--enable-prefix-caching"
+    others = {"unshared": (python, "--no-enable-prefix-caching")}
+    if options.before:
+        others = {"before": (options.before, cached)}
+    versions = {**others, "shared": (python, cached)}
+    servers = {name: _start(of, options.model, flag) for name, (of, flag) in versions.items()}
     rounds: dict[str, list[Round]] = {name: [] for name in servers}
     try:
         for seed in range(options.rounds):

@@ -1,127 +1,147 @@
-"""headrace beside llama.cpp on the same files, threads and machine, in turns.
+"""headrace beside llama.cpp or ik_llama.cpp: the same files, threads, machine and loads, in turns.
 
-    python benchmarks/vs_llamacpp.py --llama FOLDER [--codec BF16 Q8_0 Q4_K_M] [--rounds 3]
+    python benchmarks/vs_llamacpp.py MODEL.gguf ... --peers FOLDER [--peer ik] [--level avx2]
+                                     [--cases prefill-512,decode] [--minutes 2] [-- SERVE OPTIONS]
 
-Per codec: prefill of 512 tokens and decode of 128 (llama-bench; `headrace bench engine`), and 8 and
-32 requests of 128 prompt and 128 new tokens each (llama-batched-bench; `--together`), in tokens per
-second, prompts included where there are any. Each engine runs in a process of its own, A B A B,
-every process measuring several times; the medians over rounds are compared. Models have
-Qwen3-0.6B's shape and random weights. FOLDER is built by `python -m benchmarks.llamacpp.build`.
-Let nothing else run.
+Every case is one of `headrace bench against`: both servers answer the same prompts over HTTP, A B
+A B, and beside the ratio stands the largest one that the machine's limits of these minutes allow.
+The peer's server is built from its sdist (`benchmarks/llamacpp/build.py`) and started for every
+number of requests anew, with as many slots as there are requests. With `--first-touch N` the first
+prompt of 512 and the first 32 streams of N fresh processes come beside the others. Models are those
+of `shaped_model.py`, Qwen3-0.6B's shape and random weights, or any other. Drafts are off on both
+sides. Let nothing else run.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
-from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.llamacpp.build import Peer, built
+from benchmarks.beside import Measured, Session, first_touched, measured, report
+from benchmarks.llamacpp.build import LEVELS, PEERS, Peer, built
+from benchmarks.markdown import surroundings, surroundings_line, tell
+from headrace.bench.against.cases import CASES, AgainstCase, cases_of
+from headrace.weights.gguf.values import FILE_TYPES
+from headrace.weights.open import open_checkpoint
 
-CODECS = ("BF16", "Q8_0", "Q4_K_M")
-PROMPT, NEW = 512, 128
-STREAMS = (8, 32)
-STREAM_PROMPT, STREAM_NEW = 128, 128
-REPEATS = 3
+NAMES = {"llama": "llama.cpp", "ik": "ik_llama.cpp"}
+FLAGS = {
+    # Prompts that are new to it are not to be looked up and stored again.
+    "llama": ("--cache-ram", "0"),
+    # What it repacks at load it multiplies faster.
+    "ik": ("-rtr", "--cache-ram", "0"),
+}
+SLOT_MARGIN = 1.15
+"""A slot's context by the case's tokens: prompts are texts, and the peer's tokenizer cuts them."""
+SLOT_STEP = 256
 
-Figures = dict[str, float]
+FIRST_TOUCH = (("decode", "prefill-512"), ("streams-2", "streams-32"))
+"""A case that warms up, and the one whose memory was never touched."""
+FIRST_TOUCH_MINUTES = 0.3
+"""The case that warms up fits into it, and of the other only what comes first is taken."""
 
-
-def own_figures(model: Path, streams: tuple[int, ...], level: str) -> Figures:
-    """Tokens per second of every test, by name; medians of one process's repeats."""
-    figures = {}
-    for row in _own("-p", str(PROMPT), "-n", str(NEW), model=model, level=level, repeats=REPEATS):
-        figures["prefill" if row["prompt"] else "decode"] = float(row["tokens_per_s"])
-    if streams:
-        batches = ",".join(map(str, streams))
-        lengths = ("-p", str(STREAM_PROMPT), "-n", str(STREAM_NEW), "-b", batches, "--together")
-        for row in _own(*lengths, model=model, level=level, repeats=1):
-            figures[f"{row['batch']} streams"] = float(row["tokens_per_s"])
-    return figures
-
-
-def _own(*arguments: str, model: Path, level: str, repeats: int) -> Iterator[dict[str, float]]:
-    command = [sys.executable, "-m", "headrace.cli.main", "bench", "engine", str(model), "--json"]
-    command += ["--cpu-level", level, "--repeats", str(repeats), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=1800)
-    yield from map(json.loads, done.stdout.splitlines())
+_FOUR_BIT = ("Q4_0", "Q4_K", "IQ4_XS", "MXFP4")
+_K_KINDS = ("Q4_K", "Q5_K", "Q6_K")
 
 
-def peer_figures(peer: Peer, model: Path, streams: tuple[int, ...]) -> Figures:
-    """The same of llama.cpp's own benchmarks."""
+def aim_of(peer: str, kind: str, case: AgainstCase) -> float | None:
+    """The ratio aimed at; None where there is none."""
+    if peer == "ik":
+        of_ik = {"prefill": 1.2, "decode": 1.1, "total": 1.5 if case.users in (8, 32) else None}
+        return None if case.shared or case.sampled else of_ik[case.figure]
+    if case.figure == "prefill":
+        by_length = {512: 3.0 if kind in _K_KINDS else 4.0, 4096: 4.0}
+        return None if kind == "BF16" else by_length.get(case.prompt)
+    if case.figure == "decode":
+        if case.prompt == 16384:
+            return 2.5
+        return 1.6 if kind in _FOUR_BIT and case.prompt < 512 else None
+    if kind == "BF16" or case.users not in (8, 32) or case.shared or case.sampled:
+        return None
+    return 3.5 if kind in _K_KINDS else 4.5
+
+
+def command_of(peer: Peer, kind: str, model: Path, users: int, positions: int) -> str:
+    """The peer's server with a slot for each of `users` requests of so many positions."""
     threads = str(len(os.sched_getaffinity(0)))
-    command = [peer.tool("llama-bench"), "-m", str(model), "-t", threads, "-p", str(PROMPT)]
-    command += ["-n", str(NEW), "-r", str(REPEATS), "-o", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=1800)
-    figures = {
-        "prefill" if row["n_prompt"] else "decode": float(median(row["samples_ts"]))
-        for row in json.loads(done.stdout)
-    }
-    if streams:
-        room = max(streams) * (STREAM_PROMPT + STREAM_NEW) + 512
-        command = [peer.tool("llama-batched-bench"), "-m", str(model), "-t", threads]
-        command += ["-tb", threads, "-c", str(room), "-b", "2048", "-ub", "512"]
-        command += ["-npp", str(STREAM_PROMPT), "-ntg", str(STREAM_NEW)]
-        command += ["-npl", ",".join(map(str, streams)), "--output-format", "jsonl"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=1800)
-        for line in done.stdout.splitlines():
-            if line.startswith("{"):
-                row = json.loads(line)
-                figures[f"{row['pl']} streams"] = float(row["speed"])
-    return figures
+    slot = -(-int(positions * SLOT_MARGIN) // SLOT_STEP) * SLOT_STEP
+    words = [peer.tool("llama-server"), "-m", str(model), "-t", threads, "-tb", threads]
+    words += ["-np", str(users), "-c", str(users * slot), "-b", "2048", "-ub", "512", *FLAGS[kind]]
+    return " ".join([*words, "--host", "127.0.0.1", "--port", "{port}"])
+
+
+def sessions(
+    peer: Peer, kind: str, model: Path, cases: Sequence[AgainstCase], minutes: float
+) -> Iterator[Session]:
+    """One for each number of requests."""
+    for users, some in groupby(sorted(cases, key=lambda case: case.users), lambda case: case.users):
+        group = sorted(some, key=lambda case: case.positions)
+        positions = max(case.positions for case in group)
+        yield Session(command_of(peer, kind, model, users, positions), group, minutes)
+
+
+def touches(
+    peer: Peer, kind: str, model: Path, processes: int, name: str, serve: Sequence[str]
+) -> Iterator[Measured]:
+    """What is touched for the first time."""
+    for names in FIRST_TOUCH:
+        cases = [CASES[one] for one in names]
+        users, positions = (max(getattr(c, what) for c in cases) for what in ("users", "positions"))
+        command = command_of(peer, kind, model, users, positions)
+        session = Session(command, cases, FIRST_TOUCH_MINUTES)
+        yield first_touched(name, model, session, serve, processes)
 
 
 def main() -> None:
-    """Measure, and print a table or JSON."""
+    """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    parser.add_argument("--llama", type=Path, required=True, help="folder of the built llama.cpp")
-    parser.add_argument("--codec", nargs="+", default=list(CODECS))
-    parser.add_argument("--level", default="auto", help="dispatch level of headrace")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--streams", type=int, nargs="*", default=list(STREAMS))
-    parser.add_argument("--models", type=Path, help="folder to keep the models in")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("models", type=Path, nargs="+")
+    parser.add_argument("--peers", type=Path, required=True, help="folder that peers are built in")
+    parser.add_argument("--peer", choices=PEERS, default="llama")
+    parser.add_argument("--level", choices=LEVELS, default="native", help="of both")
+    parser.add_argument("--cases", help="of `headrace bench against`; default: its own")
+    parser.add_argument("--minutes", type=float, default=1.0, help="of each number of requests")
+    parser.add_argument("--first-touch", type=int, default=0, help="fresh processes; 0: not shown")
+    parser.add_argument("--serve", default="", help="options of our server, in one word")
     options = parser.parse_args()
-    peer, streams = built(options.llama), tuple(options.streams)
-    everything: dict[str, dict[str, list[Figures]]] = {}
-    with tempfile.TemporaryDirectory() as scratch:
-        for codec in options.codec:
-            model = (options.models or Path(scratch)) / f"tied-{codec}.gguf"
-            if not model.is_file():
-                maker = str(Path(__file__).with_name("shaped_model.py"))
-                command = [sys.executable, maker, str(model), "--codec", codec]
-                subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-            runs: dict[str, list[Figures]] = {"headrace": [], "llama.cpp": []}
-            for number in range(options.rounds):
-                print(f"{codec}: round {number + 1} of {options.rounds}", file=sys.stderr)
-                runs["headrace"].append(own_figures(model, streams, options.level))
-                runs["llama.cpp"].append(peer_figures(peer, model, streams))
-            everything[codec] = runs
-    print(json.dumps(everything) if options.json else "\n".join(_table(everything)))
+    peer, cases = built(options.peers, options.peer, options.level), cases_of(options.cases)
+    serve = options.serve.split()
+    if options.level != "native":
+        serve += ["--cpu-level", options.level]
+    facts = surroundings(datetime.now(UTC))
+    every: list[Measured] = []
+    aims: dict[tuple[str, str], float] = {}
+    for model in options.models:
+        kind = _kind(model)
+        aims |= {
+            (kind, case.name): aim
+            for case in CASES.values()
+            if (aim := aim_of(options.peer, kind, case)) is not None
+        }
+        for session in sessions(peer, options.peer, model, cases, options.minutes):
+            every.append(measured(kind, model, session, serve))
+        every += (
+            touches(peer, options.peer, model, options.first_touch, kind, serve)
+            if (options.first_touch)
+            else ()
+        )
+        tell(report(NAMES[options.peer], every, aims))
+    print(report(NAMES[options.peer], every, aims))
+    print(f"\n{surroundings_line(facts)}; level {options.level}")
 
 
-def _table(everything: dict[str, dict[str, list[Figures]]]) -> Iterator[str]:
-    yield "| tokens/s | | headrace | llama.cpp | ratio |"
-    yield "|---|---|---|---|---|"
-    for codec, runs in everything.items():
-        for test in runs["headrace"][0]:
-            own = [figures[test] for figures in runs["headrace"]]
-            peer = [figures[test] for figures in runs["llama.cpp"]]
-            ratios = [a / b for a, b in zip(own, peer, strict=True)]
-            yield f"| {codec} | {test} | {_spread(own)} | {_spread(peer)} | {_spread(ratios, 2)} |"
-
-
-def _spread(values: list[float], places: int = 1) -> str:
-    low, high = min(values), max(values)
-    return f"{median(values):,.{places}f} [{low:,.{places}f}..{high:,.{places}f}]"
+def _kind(model: Path) -> str:
+    """What most weights of a GGUF file are stored in, as it says."""
+    names = {number: codec for codec, number in FILE_TYPES.items()}
+    number = open_checkpoint(model).metadata["general.file_type"]
+    return names.get(int(str(number)), model.stem)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from headrace.bench.against.cases import AgainstCase
 from headrace.bench.against.turns import CaseResult, Run, in_turns, most_tokens_per_s
 from headrace.bench.load.experiment import RunResult
 from headrace.bench.load.load_options import LoadOptions
-from headrace.bench.record import ClientHealth, RequestRecord, RunRecord, Usage
+from headrace.bench.record import Chunk, ClientHealth, RequestRecord, RunRecord, Usage
 from headrace.errors import HeadraceError
 from headrace.telemetry.machine import Limits
 
@@ -45,8 +46,11 @@ class Machine:
         return LIMITS
 
 
-def metrics(moved: int, operations: int) -> str:
-    return f"headrace:step_bytes_total {moved}\nheadrace:step_operations_total {operations}\n"
+def metrics(moved: int, operations: int, output: int = 0) -> str:
+    return (
+        f"headrace:step_bytes_total {moved}\nheadrace:step_operations_total {operations}\n"
+        f"vllm:generation_tokens_total {output}\n"
+    )
 
 
 def compared(machine: Machine, ours: Run, peer: Run, budget_s: float) -> list[CaseResult]:
@@ -101,6 +105,34 @@ def test_limits_bound_the_ratio() -> None:
     # 500 bytes at 1,000 a second take 0.5 s, 400 operations 0.1: 100 tokens in 0.5 s at most.
     assert first.most_tokens_per_s == 200.0
     assert (first.most_ratio, first.share) == (4.0, 0.5)
+
+
+def test_a_decode_counts_from_its_first_token() -> None:
+    machine = Machine()
+    case = AgainstCase("deep", 1, 100, 3, "decode")
+
+    def ours(case: AgainstCase) -> RunResult:
+        done = machine.server("ours", 1)(case)
+        record = RequestRecord(
+            index=0, measured=True, intended_ns=0, sent_ns=0, end_ns=6 * 10**9,
+            chunks=tuple(Chunk(at_s * 10**9, "text", "a") for at_s in (2, 4, 6)),
+            usage=Usage(prompt_tokens=100, completion_tokens=3),
+        )  # fmt: skip
+        # The prompt's 9,000 bytes are in the first reading since the first token already.
+        texts = [(0, metrics(0, 0, 0)), (3, metrics(9000, 9, 1)), (6, metrics(9800, 89, 3))]
+        made = msgspec.structs.replace(
+            done.run,
+            requests=(record,),
+            server_metrics=tuple((at_s * 10**9, text) for at_s, text in texts),
+        )
+        return done._replace(run=made)
+
+    peer = in_turns(
+        [case], ours, ours, read_limits=machine.limits, budget_s=0,
+        clock=lambda: machine.now_s, progress=lambda _text: None,
+    )  # fmt: skip
+    # 2 tokens behind the first in 4 s; 400 bytes a token at 1,000 a second allow 2.5 in one.
+    assert (peer.results[0].ours, peer.results[0].most_tokens_per_s) == ((0.5,), 2.5)
 
 
 def test_without_readings_there_is_no_limit() -> None:

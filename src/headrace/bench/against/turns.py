@@ -19,6 +19,8 @@ from headrace.errors import HeadraceError
 from headrace.telemetry.machine import Limits
 from headrace.telemetry.readings import growth, read_texts
 
+_NS_PER_S = 1e9
+
 Run = Callable[[AgainstCase], RunResult]
 """One load of one server, with prompts that it has not seen."""
 
@@ -149,19 +151,20 @@ def _pair(pairs: _Pairs, ours: Run, peer: Run, clock: Callable[[], float]) -> No
 def _work(case: AgainstCase, done: RunResult) -> tuple[float, float, float] | None:
     """Tokens that the figure counts, bytes and operations of our steps; None without counts.
 
-    Of a decode behind a long prompt neither: the counts have the prompt's work in them.
+    Of a decode behind a long prompt those of readings since the first token, which have none of the
+    prompt's work in them.
     """
-    if case.figure == "decode" and case.prompt > case.new:
-        return None
     readings, _ = read_texts(done.run.server_metrics)
-    moved, operations = growth(readings, "bytes"), growth(readings, "operations")
-    if not moved or not operations:
-        return None
     records = done.run.requests
     prompt = sum(record.prompt_tokens or 0 for record in records)
     new = sum(record.output_tokens or 0 for record in records)
-    tokens = {"prefill": prompt, "decode": new, "total": prompt + new}[case.figure]
-    return float(tokens), moved, operations
+    tokens: float | None = {"prefill": prompt, "decode": new, "total": prompt + new}[case.figure]
+    if case.figure == "decode" and case.prompt > case.new:
+        first_s = max(record.content[0].at_ns for record in records) / _NS_PER_S
+        readings = [reading for reading in readings if reading.at_s >= first_s]
+        tokens = growth(readings, "output")
+    moved, operations = growth(readings, "bytes"), growth(readings, "operations")
+    return (tokens, moved, operations) if tokens and moved and operations else None
 
 
 def most_tokens_per_s(

@@ -1,0 +1,153 @@
+"""Cases of `headrace bench against` beside servers that are started here, as rows with their aims.
+
+The cases, the pairs in turns, the ratios, the machine's limits and the largest ratio that they
+allow are that command's; here stand the peers' command lines, what was aimed at, and the table.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import msgspec
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.markdown import table, tell
+from headrace.bench.against.cases import AgainstCase
+from headrace.bench.against.turns import CaseResult
+
+MET_SHARE = 0.85
+"""Of the limit that binds: an aim is met as well where headrace reaches it."""
+NO_DRAFTS = ("--speculative-config", "none")
+"""Answers of random weights repeat themselves, and guesses would be counted as speed."""
+
+
+class Session(NamedTuple):
+    """Both servers from their start to their end. command: the peer's, with {port} in it."""
+
+    command: str
+    cases: Sequence[AgainstCase]
+    minutes: float
+
+
+class Row(NamedTuple):
+    """A case of one model, or of one kind of weights."""
+
+    model: str
+    name: str
+    result: CaseResult
+
+    @property
+    def ratio(self) -> float:
+        """The median over pairs."""
+        return median(self.result.ratios)
+
+    def verdict(self, aim: float) -> str:
+        """Whether `aim`, a ratio, is met."""
+        if self.ratio >= aim:
+            return "met"
+        share = self.result.share
+        return "met by share" if share is not None and share >= MET_SHARE else "missed"
+
+
+class Measured(NamedTuple):
+    """Rows of a session, with lines that say what ran and what the machine was."""
+
+    rows: list[Row]
+    lines: list[str]
+
+
+def measured(name: str, model: Path, session: Session, serve: Sequence[str]) -> Measured:
+    """One session. serve: options of our server. Raises SystemExit where nothing was measured."""
+    command = [sys.executable, "-m", "headrace", "bench", "against", session.command, str(model)]
+    command += ["--cases", ",".join(case.name for case in session.cases), "--json"]
+    command += ["--minutes", str(session.minutes), "--", *NO_DRAFTS, *serve]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if not done.stdout:
+        raise SystemExit(f"{name}: nothing was measured (status {done.returncode})")
+    found = json.loads(done.stdout)
+    rows, lines = [], [*_server_lines(found), _limits_line(found["limits"])]
+    for result in msgspec.convert(found["results"], list[CaseResult]):
+        if not result.ours:
+            lines.append(f"{name}, {result.case}: not measured: {result.why_missing}")
+            continue
+        rows.append(Row(name, result.case, result))
+        tell(" | ".join(map(str, cells(rows[-1], None))))
+    return Measured(rows, lines)
+
+
+def first_touched(
+    name: str, model: Path, session: Session, serve: Sequence[str], processes: int
+) -> Measured:
+    """The session's last case as the first of its kind, in so many fresh processes of each server.
+
+    A case before it warms both up; what the last one needs beyond that was never touched.
+    """
+    every = [measured(name, model, session, serve) for _ in range(processes)]
+    last = [row.result for one in every for row in one.rows[-1:]]
+    of_first = CaseResult(
+        case=session.cases[-1].name,
+        ours=tuple(result.ours[0] for result in last),
+        peer=tuple(result.peer[0] for result in last),
+        most_tokens_per_s=last[-1].most_tokens_per_s,
+    )
+    return Measured([Row(name, f"{of_first.case}, first touch", of_first)], every[-1].lines)
+
+
+def _server_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    for side in ("headrace", "peer"):
+        ready = found["ready_s"].get(side)
+        yield (
+            f"{side}: {found[side].get('build', '')}, ready after {ready:.1f} s: "
+            f"`{found[side].get('command', '')}`"
+        )
+
+
+def _limits_line(limits: Sequence[Mapping[str, Any]]) -> str:
+    reads = [limit["bytes_per_s"] / 1e9 for limit in limits]
+    rates = [limit["ops_per_s"] / 1e9 for limit in limits]
+    kind = limits[0]["kind"] if limits else ""
+    return f"read {len(limits)} times: {spread(reads)} GB/s, {kind} {spread(rates, 0)} GOPS"
+
+
+def columns(peer: str) -> tuple[str, ...]:
+    """Heads of the table."""
+    return (
+        "", "case", "headrace, tokens/s", f"{peer}, tokens/s", "ratio", "largest possible",
+        "of the limit", "aim", "",
+    )  # fmt: skip
+
+
+def cells(row: Row, aim: float | None) -> list[object]:
+    """A row of the table."""
+    result = row.result
+    return [
+        row.model, row.name, spread(result.ours), spread(result.peer), spread(result.ratios, 2),
+        None if result.most_ratio is None else f"{result.most_ratio:.2f}",
+        None if result.share is None else f"{result.share:.0%}",
+        aim, None if aim is None else row.verdict(aim),
+    ]  # fmt: skip
+
+
+def report(peer: str, every: Sequence[Measured], aims: Mapping[tuple[str, str], float]) -> str:
+    """The table of all sessions, and below it what ran. aims: ratios by model and case."""
+    rows = [row for one in every for row in one.rows]
+    body = [cells(row, aims.get((row.model, row.name))) for row in rows]
+    lines = dict.fromkeys(line for one in every for line in one.lines)
+    return "\n".join([table(columns(peer), body), "", *(f"- {line}" for line in lines)])
+
+
+def spread(values: Sequence[float], places: int = 1) -> str:
+    """The median, and the range where there are several."""
+    if not values:
+        return "-"
+    middle = f"{median(values):,.{places}f}"
+    if len(values) == 1:
+        return middle
+    return f"{middle} [{min(values):,.{places}f}..{max(values):,.{places}f}]"
