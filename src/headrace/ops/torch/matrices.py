@@ -59,10 +59,11 @@ class Matrix:
     def times(self, x: torch.Tensor) -> torch.Tensor:
         """x f32[n, width] times the matrix, not rounded in between: f32[n, rows]."""
         device = x.device
-        if self.kernels and self.codec.name == "Q8_0":
-            from headrace.ops.torch.triton import q8_0
+        if self.kernels:
+            from headrace.ops.torch.triton import products
 
-            return q8_0.product(x, self.data)
+            if products.takes(self):
+                return products.product(x, self)
         tile = tile_rows(device)
         whole = padded(operand(x, self.codec.name), tile)
         out = torch.empty((len(whole), len(self.data)), dtype=torch.float32, device=device)
@@ -94,7 +95,7 @@ def matrix_of(parts: Sequence[Tensor], device: torch.device, *, kernels: bool = 
         return Matrix(codec, width, data, kernels=kernels)
     run = math.gcd(*(min(part.block[1], width) for part in scaled))
     scales = np.concatenate([_row_scales(part, run) for part in scaled])
-    return Matrix(codec, width, data, on_device(scales, device), run)
+    return Matrix(codec, width, data, on_device(scales, device), run, kernels)
 
 
 def _row_scales(part: ScaledTensor, run: int) -> npt.NDArray[np.float32]:
