@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,12 @@ class Matrix:
         if self.scales is None:
             return values
         return values * self.scales[at].repeat_interleave(self.run, dim=1)[:, : self.width]
+
+    def part(self, first: int, count: int) -> Matrix:
+        """A matrix of `count` rows from `first` on, in the same memory."""
+        rows = slice(first, first + count)
+        scales = None if self.scales is None else self.scales[rows]
+        return replace(self, data=self.data[rows], scales=scales)
 
     def times(self, x: torch.Tensor) -> torch.Tensor:
         """x f32[n, width] times the matrix, not rounded in between: f32[n, rows]."""

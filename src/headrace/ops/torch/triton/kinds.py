@@ -1,9 +1,10 @@
 """Stored kinds of weights as kernels read them: for each a function from bytes to numbers, and what
 a product has to know beside it.
 
-An unpacker is handed where rows of the matrix begin, int64[outs], and which step of k is wanted. It
-gives numbers [step, outs], what they are multiplied by, f32[outs] for each half of the step, and
-the minimum that is taken away, f32[outs]. Layouts are those of `headrace.weights.codecs`.
+An unpacker is handed where rows of the matrix begin, int64[outs], which step of k is wanted, which
+outputs there are, and the width of a row, at which floats may end within a step. It gives numbers
+[step, outs], what they are multiplied by, f32[outs] for each half of the step, and the minimum that
+is taken away, f32[outs]. Layouts are those of `headrace.weights.codecs`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def _bytes(data, at, first, has):
 
 
 @triton.jit
-def _q8_0(data, row, step, has):
+def _q8_0(data, row, step, has, width):
     at = row + step * 34
     s = _half(data, at, has)
     numbers = _bytes(data, at, 2 + tl.arange(0, 32), has)
@@ -45,14 +46,14 @@ def _sixteen_bytes(data, at, has):
 
 
 @triton.jit
-def _q4_0(data, row, step, has):
+def _q4_0(data, row, step, has, width):
     at = row + step * 18
     s = _half(data, at, has)
     return (_sixteen_bytes(data, at + 2, has) - 8).to(tl.int8), s, s, s
 
 
 @triton.jit
-def _mxfp4(data, row, step, has):
+def _mxfp4(data, row, step, has, width):
     at = row + step * 17
     exponent = tl.load(data + at, mask=has, other=0).to(tl.int32)
     # 2^(e - 128); the two smallest would be denormal, and are zeros to every kernel.
@@ -64,7 +65,7 @@ def _mxfp4(data, row, step, has):
 
 
 @triton.jit
-def _q4_k(data, row, step, has):
+def _q4_k(data, row, step, has, width):
     at = row + (step // 8) * 144
     part = step % 8
     # Six bits of each scale and minimum: of the first four in a byte of their own, of the others
@@ -81,7 +82,7 @@ def _q4_k(data, row, step, has):
 
 
 @triton.jit
-def _q6_k(data, row, step, has):
+def _q6_k(data, row, step, has, width):
     at = row + (step // 8) * 210
     part, quarter, k = step % 8, step % 4, tl.arange(0, 32)
     low = _bytes(data, at, 64 * (part // 4) + 32 * (quarter % 2) + k, has) >> (4 * (quarter // 2))
@@ -102,10 +103,22 @@ def e4m3(codes):
 
 
 @triton.jit
-def _f8_e4m3(data, row, step, has):
-    at = row + step * 128
-    codes = _bytes(data, at, tl.arange(0, 128), has)
+def _f8_e4m3(data, row, step, has, width):
+    k = step * 128 + tl.arange(0, 128)
+    inside = has[None, :] & (k < width)[:, None]
+    codes = tl.load(data + row[None, :] + k[:, None], mask=inside, other=0).to(tl.int32)
     numbers = tl.where((codes & 0x7F) == 0x7F, float("nan"), e4m3(codes))
+    one = tl.full(row.shape, 1.0, tl.float32)
+    return numbers, one, one, one
+
+
+@triton.jit
+def _bf16(data, row, step, has, width):
+    k = step * 128 + tl.arange(0, 128)
+    inside = has[None, :] & (k < width)[:, None]
+    words = data.to(tl.pointer_type(tl.uint16), bitcast=True)
+    bits = tl.load(words + (row // 2)[None, :] + k[:, None], mask=inside, other=0)
+    numbers = (bits.to(tl.uint32) << 16).to(tl.float32, bitcast=True)
     one = tl.full(row.shape, 1.0, tl.float32)
     return numbers, one, one, one
 
@@ -124,6 +137,8 @@ class Kind(NamedTuple):
     floats: bool = False
     """Whether numbers are floats, exact in bfloat16, that meet bfloat16; otherwise they are bytes
     that meet bytes."""
+    library: bool = False
+    """Whether products of one matrix are a library's, and only those of a stack of them ours."""
 
 
 KINDS: Mapping[str, Kind] = {
@@ -133,5 +148,6 @@ KINDS: Mapping[str, Kind] = {
     "Q4_K": Kind(_q4_k, minimum=True),
     "Q6_K": Kind(_q6_k, halves=True),
     "F8_E4M3": Kind(_f8_e4m3, step=128, floats=True),
+    "BF16": Kind(_bf16, step=128, floats=True, library=True),
 }
 """By the codec's name, those that kernels read."""

@@ -59,8 +59,26 @@ class Groups(NamedTuple):
     tiles: torch.Tensor
     """int32[3, T]: the matrix of each tile of rows, and where its rows begin and end in the order;
     of tiles that are not needed begin and end are equal."""
-    sources: int
-    """Results that are of one row of x: place p is of row p // sources."""
+
+    @classmethod
+    def of(cls, experts: torch.Tensor, count: int, rows: int) -> Groups:
+        """Of the matrix of each place, int32[P], of `count`. All of it is computed on the device:
+        there are as many tiles as there may be at most, and nothing waits for how many there are.
+        """
+        of, places = experts.long(), len(experts)
+        order = torch.sort(of, stable=True).indices
+        each = torch.zeros(count, dtype=torch.int64, device=of.device)
+        each.scatter_add_(0, of, torch.ones_like(of))
+        tiles = (each + (rows - 1)) // rows
+        last_rows, last_tiles = each.cumsum(0), tiles.cumsum(0)
+        most = min(places, (places + min(count, places) * (rows - 1)) // rows)
+        tile = torch.arange(most, device=of.device)
+        matrix = torch.searchsorted(last_tiles, tile, right=True).clamp(max=count - 1)
+        end = last_rows[matrix]
+        begin = end - each[matrix] + (tile - last_tiles[matrix] + tiles[matrix]) * rows
+        needed = tile < last_tiles[-1]
+        facts = torch.stack([matrix, begin, end]) * needed
+        return cls(order.int(), rows, facts.int())
 
 
 @triton.jit
@@ -104,9 +122,7 @@ def _kernel(
             if FLOATS:
                 in_row = step * STEP + k < width
                 given = tl.load(x + at, mask=has_row[:, None] & in_row[None, :], other=0.0)
-                numbers, s, _, _ = UNPACK(data, begins, step, has_out)
-                # What lies past the end of a row may be no number.
-                numbers = tl.where(in_row[:, None], numbers, 0.0)
+                numbers, s, _, _ = UNPACK(data, begins, step, has_out, width)
                 if SCALES:
                     which = matrix_row * runs + step * STEP // run
                     s = tl.load(scales + which, mask=has_out, other=0.0)
@@ -116,7 +132,7 @@ def _kernel(
                 given = tl.load(x + at, mask=has_row[:, None], other=0)
                 block = source * steps + step
                 d = tl.load(x_scales + block, mask=has_row, other=0.0)
-                numbers, s, second, m = UNPACK(data, begins, step, has_out)
+                numbers, s, second, m = UNPACK(data, begins, step, has_out, width)
                 n = tl.dot(given, numbers, out_dtype=tl.int32)
                 if HALVES:
                     low = tl.where((k < STEP // 2)[None, :], given, 0)
@@ -145,13 +161,14 @@ def _join(parts, out, count, segments, JOINED: tl.constexpr):
     tl.store(out + at, total, mask=within)
 
 
-def takes(matrix: Matrix) -> bool:
-    """Whether products with this matrix are computed here."""
+def takes(matrix: Matrix, *, stacked: bool = False) -> bool:
+    """Whether products with this matrix, or with each of a stack, are computed here."""
     kind = KINDS.get(matrix.codec.name)
     if kind is None:
         return False
     runs = matrix.scales is None or matrix.run >= matrix.width or matrix.run % kind.step == 0
-    return runs and (kind.floats or matrix.width % kind.step == 0)
+    wanted = stacked or not kind.library
+    return wanted and runs and (kind.floats or matrix.width % kind.step == 0)
 
 
 class Operand(NamedTuple):
@@ -181,10 +198,12 @@ def product(x: torch.Tensor, matrix: Matrix) -> torch.Tensor:
     return _launched(x, matrix, len(matrix.data), len(x), None)
 
 
-def grouped(x: torch.Tensor, matrix: Matrix, outs: int, groups: Groups) -> torch.Tensor:
-    """Each row of x times the matrices of a stack of `outs` rows each that it goes by: f32[P, outs]
-    by place."""
-    return _launched(x, matrix, outs, len(groups.order), groups)
+def grouped(
+    x: torch.Tensor, matrix: Matrix, outs: int, groups: Groups, sources: int = 1
+) -> torch.Tensor:
+    """Rows of x times matrices of a stack of `outs` rows each: f32[P, outs]. The result of place p
+    is of row p // sources."""
+    return _launched(x, matrix, outs, len(groups.order), groups, sources)
 
 
 def tile_rows(codec: str, rows: int) -> int:
@@ -193,7 +212,7 @@ def tile_rows(codec: str, rows: int) -> int:
 
 
 def _launched(
-    x: torch.Tensor, matrix: Matrix, outs: int, rows: int, groups: Groups | None
+    x: torch.Tensor, matrix: Matrix, outs: int, rows: int, groups: Groups | None, sources: int = 1
 ) -> torch.Tensor:
     kind, width = KINDS[matrix.codec.name], x.shape[1]
     out = torch.empty((rows, outs), dtype=torch.float32, device=x.device)
@@ -201,10 +220,10 @@ def _launched(
         return out
     given, steps = operand(x, kind), triton.cdiv(width, kind.step)
     if groups is None:
-        of_tile, order, tiles, sources = tile_rows(matrix.codec.name, rows), None, None, 1
+        of_tile, order, tiles = tile_rows(matrix.codec.name, rows), None, None
         row_tiles = triton.cdiv(rows, of_tile)
     else:
-        order, of_tile, tiles, sources = groups
+        order, of_tile, tiles = groups
         row_tiles = tiles.shape[1]
     tiling = FEW if of_tile == FEW.rows else MANY
     grid = (row_tiles, triton.cdiv(outs, tiling.outs))
