@@ -37,7 +37,7 @@ from headrace.engine.load import load_engine
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ("tests/ops/torch", "tests/models/test_torch_backend.py")
-KERNELS = "tests/ops/torch/kernels_interpreted.py"
+KERNELS = sorted(str(path) for path in (ROOT / TESTS[0]).glob("*_interpreted.py"))
 """The tests of kernels; without a device those of `TESTS` run them, interpreted."""
 PROMPTS = ("import os\n", "def test_", "class Reader:\n", "for name, value in sorted(")
 REPEATS = 5
@@ -100,7 +100,7 @@ def roof(device: torch.device, sizes: Sizes) -> dict[str, float]:
 
 def checks(device: torch.device) -> dict[str, Any]:
     """How many of the tests passed on the device, and which did not."""
-    tests = TESTS if device.type == "cpu" else (*TESTS, KERNELS)
+    tests = TESTS if device.type == "cpu" else (*TESTS, *KERNELS)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-n0", "-q", "-m", "not matrix", *tests], cwd=ROOT,
         env={**os.environ, "HEADRACE_TEST_DEVICE": str(device)}, capture_output=True, text=True,

@@ -28,6 +28,11 @@ def torch_ops() -> Ops:
     return cast(Ops, OnHost(TorchOps(DEVICE, threads=1)))
 
 
+def kernel_ops() -> Ops:
+    """The same with kernels in Triton, also where they are interpreted."""
+    return cast(Ops, OnHost(TorchOps(DEVICE, threads=1, kernels=True)))
+
+
 @contextmanager
 def threads(count: int) -> Iterator[None]:
     """So many threads of torch in this process; on a device they change nothing."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 pytest.importorskip("torch", reason="the torch backend needs PyTorch")
 pytest.importorskip("triton", reason="kernels in Triton need it: pip install triton")
+
+from tests.ops.cpu.cases import named
 
 pytestmark = pytest.mark.torch
 
@@ -19,16 +23,64 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_the_kernels_interpreted() -> None:
-    """The tests of kernels_interpreted.py, in a process where the interpreter takes the place of
-    the compiler, and on a processor whatever there is."""
+    """The tests of *_interpreted.py, in a process where the interpreter takes the place of the
+    compiler, and on a processor whatever there is."""
+    files = sorted(str(path) for path in Path(__file__).parent.glob("*_interpreted.py"))
     environ = {**os.environ, "TRITON_INTERPRET": "1", "HEADRACE_TEST_DEVICE": "cpu"}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-n0", "-q", "--no-skips", "-p", "no:cacheprovider",
-         str(Path(__file__).with_name("kernels_interpreted.py"))],
+         *files],
         cwd=ROOT, env=environ, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:]
-    assert "4 passed" in done.stdout
+    assert int(re.findall(r"(\d+) passed", done.stdout)[0]) > 10
+
+
+class Case(NamedTuple):
+    """A kernel as it is launched."""
+
+    kernel: Any
+    constants: dict[str, object]
+    pointers: dict[str, str]
+    """Types of arguments by name; what is not here is a whole number."""
+    warps: int = 4
+
+
+def product_cases(grouped: bool) -> dict[str, Case]:
+    """Of every kind. Steps are not written out in a row, which takes the compiler as often as long
+    and adds nothing."""
+    from headrace.ops.torch.triton import products
+    from headrace.ops.torch.triton.kinds import KINDS
+
+    cases = {}
+    for name, kind in KINDS.items():
+        tiling = products.MANY if kind.floats or grouped else products.FEW
+        constants = {
+            "ROWS": tiling.rows, "OUTS": tiling.outs, "STEP": kind.step, "UNPACK": kind.unpack,
+            "HALVES": kind.halves, "MINIMUM": kind.minimum, "FLOATS": kind.floats,
+            "SCALES": kind.floats, "SPREAD": not grouped, "GROUPED": grouped,
+            "PER_SEGMENT": products.SEGMENT // kind.step, "UNROLL": 1,
+        }  # fmt: skip
+        pointers = {
+            "x": "*bf16" if kind.floats else "*i8", "data": "*u8", "order": "*i32",
+            "tiles": "*i32", "out": "*fp32", "scales": "*fp32", "x_scales": "*fp32",
+            "x_sums": "*fp32",
+        }  # fmt: skip
+        cases[name] = Case(products._kernel, constants, pointers, tiling.warps)
+    return cases
+
+
+def attention_cases() -> dict[str, Case]:
+    from headrace.ops.torch.triton import attention
+
+    constants = {
+        "ROWS": 16, "DIMS": 128, "VALUES": 128, "SPAN": 64, "K_SCALED": True, "V_SCALED": False,
+        "ROUND_P": True, "SINKS": True, "SOFTCAP": True,
+    }  # fmt: skip
+    floats = dict.fromkeys(("q", "sinks", "out", "k_scales", "v_scales"), "*fp32")
+    whole = dict.fromkeys(("positions", "table", "spans"), "*i32")
+    pointers = {**floats, **whole, "k": "*i8", "v": "*bf16", "scale": "fp32", "softcap": "fp32"}
+    return {"attention": Case(attention._kernel, constants, pointers)}
 
 
 @pytest.mark.parametrize("capability", [80, 90])
@@ -36,33 +88,19 @@ def test_the_kernels_compile_for_devices_that_are_not_here(capability: int) -> N
     """To machine code, with the assembler that Triton brings."""
     compiler = pytest.importorskip("triton.compiler")
     target = pytest.importorskip("triton.backends.compiler").GPUTarget("cuda", capability, 32)
-    from headrace.ops.torch.triton import attention, q8_0
-
-    of_attention = {
-        "ROWS": 16, "DIMS": 128, "VALUES": 128, "SPAN": 64, "K_SCALED": True, "V_SCALED": False,
-        "ROUND_P": True, "SINKS": True, "SOFTCAP": True,
-    }  # fmt: skip
-    of_product = {"TILE_ROWS": 16, "TILE_OUTS": 64, "BLOCK": 32, "STORED_BYTES": 34}
-    for kernel, constants, pointers in (
-        (q8_0._kernel, of_product, {"x": "i8", "bytes_": "u8", "numbers": "i8"}),
-        (attention._kernel, of_attention, {"k": "i8", "v": "bf16", "positions": "i32",
-                                           "table": "i32", "spans": "i32"}),
-    ):  # fmt: skip
-        floats = {"q", "sinks", "out", "k_scales", "v_scales", "x_scales"}
+    for name, case in {**product_cases(capability == 90), **attention_cases()}.items():
         types: dict[str, object] = {}
-        for name in kernel.arg_names:
-            if name in constants:
-                types[name] = "constexpr"
-            elif name in pointers or name in floats:
-                types[name] = "*" + pointers.get(name, "fp32")
-            elif name.endswith("strides"):
-                types[name] = ("i64",) * 6
+        for argument in case.kernel.arg_names:
+            if argument in case.constants:
+                types[argument] = "constexpr"
+            elif argument.endswith("strides"):
+                types[argument] = ("i64",) * 6
             else:
-                types[name] = "fp32" if name in ("scale", "softcap") else "i32"
-        source = compiler.ASTSource(fn=kernel, signature=types, constexprs=constants)
-        with warnings.catch_warnings():
+                types[argument] = case.pointers.get(argument, "i32")
+        source = compiler.ASTSource(fn=case.kernel, signature=types, constexprs=case.constants)
+        with named(case=name), warnings.catch_warnings():
             # Of Triton, on what it will do by default in later versions.
             warnings.simplefilter("ignore")
-            made = compiler.compile(source, target=target)
-        assert len(made.asm["cubin"]) > 1000
-        assert "mma" in made.asm["ptx"] or kernel is attention._kernel
+            made = compiler.compile(source, target=target, options={"num_warps": case.warps})
+            assert len(made.asm["cubin"]) > 1000
+            assert "mma" in made.asm["ptx"] or name == "attention"

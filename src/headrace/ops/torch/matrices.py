@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -56,13 +56,20 @@ class Matrix:
             return values
         return values * self.scales[at].repeat_interleave(self.run, dim=1)[:, : self.width]
 
+    def part(self, first: int, count: int) -> Matrix:
+        """A matrix of `count` rows from `first` on, in the same memory."""
+        rows = slice(first, first + count)
+        scales = None if self.scales is None else self.scales[rows]
+        return replace(self, data=self.data[rows], scales=scales)
+
     def times(self, x: torch.Tensor) -> torch.Tensor:
         """x f32[n, width] times the matrix, not rounded in between: f32[n, rows]."""
         device = x.device
-        if self.kernels and self.codec.name == "Q8_0":
-            from headrace.ops.torch.triton import q8_0
+        if self.kernels:
+            from headrace.ops.torch.triton import products
 
-            return q8_0.product(x, self.data)
+            if products.takes(self):
+                return products.product(x, self)
         tile = tile_rows(device)
         whole = padded(operand(x, self.codec.name), tile)
         out = torch.empty((len(whole), len(self.data)), dtype=torch.float32, device=device)
@@ -94,7 +101,7 @@ def matrix_of(parts: Sequence[Tensor], device: torch.device, *, kernels: bool = 
         return Matrix(codec, width, data, kernels=kernels)
     run = math.gcd(*(min(part.block[1], width) for part in scaled))
     scales = np.concatenate([_row_scales(part, run) for part in scaled])
-    return Matrix(codec, width, data, on_device(scales, device), run)
+    return Matrix(codec, width, data, on_device(scales, device), run, kernels)
 
 
 def _row_scales(part: ScaledTensor, run: int) -> npt.NDArray[np.float32]:

@@ -46,6 +46,17 @@ class Linear:
     """int64[in]: column i of the matrix is multiplied by column order[i] of x."""
 
 
+@dataclass(frozen=True)
+class Stack:
+    """One projection of all experts of a layer, whose rows lie one expert after another."""
+
+    matrix: Matrix
+    linears: tuple[Linear, ...]
+    """Of each expert, views of the matrix."""
+    bias: torch.Tensor | None
+    """f32[experts, out]"""
+
+
 class TorchWeights(Ops):
     """A device, and weights on it.
 
@@ -100,9 +111,7 @@ class TorchWeights(Ops):
         bias: npt.NDArray[np.float32] | None = None,
         order: npt.NDArray[np.int32] | None = None,
     ) -> Linear:
-        codec, width = parts[0].codec, parts[0].shape[1]
-        if codec.name not in FLOATS and width % BLOCK:
-            raise ValueError(f"{parts[0].name}: width {width} is not a multiple of {BLOCK}")
+        _check_width(parts[0])
         return Linear(
             self._matrix(parts),
             None if bias is None else on_device(bias, self.device),
@@ -123,18 +132,27 @@ class TorchWeights(Ops):
         bias: Sequence[Sequence[Tensor | None]] | None = None,
     ) -> ExpertWeight:
         codec, out, width = expert_shape(experts, bias)
-        biases = [None] * len(experts) if bias is None else bias
-        weights = tuple(
-            self._linear(parts, stacked_bias(parts, vectors))
-            for parts, vectors in zip(experts, biases, strict=True)
+        _check_width(experts[0][0])
+        parts = [part for of_expert in experts for part in of_expert]
+        matrix = matrix_of(parts, self.device, kernels=self.kernels)
+        vectors = None
+        if bias is not None:
+            of_experts = [stacked_bias(*each) for each in zip(experts, bias, strict=True)]
+            if any(one is not None for one in of_experts):
+                none = np.zeros(out, np.float32)
+                whole = np.stack([none if one is None else one for one in of_experts])
+                vectors = on_device(whole, self.device)
+        linears = tuple(
+            Linear(matrix.part(at * out, out), None if vectors is None else vectors[at])
+            for at in range(len(experts))
         )
         return ExpertWeight(
-            num_experts=len(weights),
+            num_experts=len(linears),
             out_features=out,
             in_features=width,
             codec=codec,
-            nbytes=sum(weight.matrix.nbytes for weight in weights),
-            packed=weights,
+            nbytes=matrix.nbytes,
+            packed=Stack(matrix, linears, vectors),
         )
 
     def head_weight(self, heads: Sequence[Tensor]) -> HeadWeight:
@@ -169,3 +187,9 @@ class TorchWeights(Ops):
         table = f32_rope_table(inv_freq, positions, attention_factor)
         cos, sin = on_device(table.cos, self.device), on_device(table.sin, self.device)
         return RopeTable(cos, sin, table.rotary_dim)
+
+
+def _check_width(part: Tensor) -> None:
+    width = part.shape[1]
+    if part.codec.name not in FLOATS and width % BLOCK:
+        raise ValueError(f"{part.name}: width {width} is not a multiple of {BLOCK}")

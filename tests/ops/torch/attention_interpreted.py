@@ -1,9 +1,6 @@
-"""Kernels in Triton on small shapes: against the reference, against themselves in any company, and
-the bits of the CPU kernels where sums are exact.
+"""The attention kernel on small shapes: against the reference, and against itself in any company.
 
-Not collected by itself, since a process interprets or compiles from the import of Triton on:
-`test_kernels.py` runs this file interpreted (TRITON_INTERPRET=1), and on a device it is named
-itself (docs/gpu.md).
+Run as products_interpreted.py is.
 """
 
 from __future__ import annotations
@@ -15,20 +12,17 @@ import pytest
 
 from headrace.ops.kv import AttentionShape, KVCodec
 from headrace.ops.reference import ReferenceOps
-from headrace.ops.reference.arithmetic import round_quantised
-from headrace.ops.torch import TorchOps
 from tests.ops.cpu.attention_cases import expected_ragged, new_cache, ragged, run
 from tests.ops.cpu.cases import (
     Request,
     batch_of,
-    matrix,
     named,
     normal,
     shape_of,
     shuffled_blocks,
 )
-from tests.ops.torch.bounds import of_attention, of_product
-from tests.ops.torch.on_host import DEVICE, OnHost, torch_ops
+from tests.ops.torch.bounds import of_attention
+from tests.ops.torch.on_host import DEVICE, kernel_ops, torch_ops
 
 pytestmark = pytest.mark.torch
 
@@ -43,36 +37,8 @@ SHAPES = (
 CODECS: tuple[tuple[KVCodec, KVCodec], ...] = (("f32", "f32"), ("bf16", "bf16"), ("q8_0", "int8"))
 
 
-def kernels() -> OnHost:
-    return OnHost(TorchOps(DEVICE, threads=1, kernels=True))
-
-
-def test_products_with_q8_0() -> None:
-    ops = kernels()
-    for out, width, rows in ((40, 96, 5), (70, 352, 20)):
-        tensor, x = matrix(5, out, width, "Q8_0"), normal(6, rows, width)
-        weight = ops.linear_weight([tensor])
-        got = ops.linear(x, weight)
-        want = REFERENCE.linear(x, REFERENCE.linear_weight([tensor]))
-        operand = np.array([round_quantised(row) for row in x])
-        with named(out=out, width=width, rows=rows):
-            assert (np.abs(got - want) <= of_product(operand, tensor.to_f32())).all()
-            for at in (0, rows - 3):
-                assert (ops.linear(x[at : at + 3].copy(), weight) == got[at : at + 3]).all()
-    assert ops.linear(np.empty((0, 352), np.float32), weight).shape == (0, 70)
-
-
-@pytest.mark.skipif(DEVICE != "cpu", reason="a device fuses a product and a sum")
-def test_products_with_q8_0_have_the_bits_of_the_portable_level() -> None:
-    cpu = pytest.importorskip("headrace.ops.cpu", reason="the kernels are not built")
-    portable, tensor, x = cpu.CpuOps("portable", 1), matrix(7, 33, 320, "Q8_0"), normal(8, 9, 320)
-    ops = kernels()
-    got = ops.linear(x, ops.linear_weight([tensor]))
-    assert (got == portable.linear(x, portable.linear_weight([tensor]))).all()
-
-
 def test_attention_agrees_with_the_reference() -> None:
-    ops = kernels()
+    ops = kernel_ops()
     for index, shape in enumerate(SHAPES):
         block_size = (16, 32, 64)[index % 3]
         for codecs in CODECS:
@@ -83,7 +49,7 @@ def test_attention_agrees_with_the_reference() -> None:
 
 
 def test_attention_of_a_token_is_the_same_in_any_company() -> None:
-    ops, length = kernels(), 100
+    ops, length = kernel_ops(), 100
     sinks = normal(3, 1, 6)[0]
     for shape in (SHAPES[2], shape_of(3, 2, 16)):
         results = []
