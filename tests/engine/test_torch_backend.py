@@ -5,21 +5,35 @@ greedy tokens are those of the kernels.
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace import LLM, SamplingParams
+from headrace.config.settings import EngineConfig
+from headrace.engine.load import load_engine
+from headrace.engine.memory.device_memory import step_bytes
+from headrace.engine.memory.kv_memory import REST_BYTES
+from headrace.engine.memory.report import memory_report
 from headrace.errors import ConfigError
+from headrace.models import load_model, read_config
+from headrace.ops.interface import DeviceMemory
+from headrace.ops.placement import with_experts
+from headrace.weights.open import open_checkpoint
+from tests.engine.mock import drain, real_ops, submit
 from tests.engine.test_exactness import (
     GROUPS,
     KINDS,
     TINY,
+    cases,
     check_head,
+    check_streams,
     check_together_is_what_alone_is,
 )
 from tests.models.shipped_moe import GREEDY, SHIPPED, greedy_of_headrace, write_f32
+from tests.tiny import tiny_checkpoint, write_tiny_gguf
 
 pytest.importorskip("torch", reason="the torch backend needs PyTorch")
 
@@ -93,3 +107,55 @@ def test_greedy_tokens_of_a_small_model_are_those_of_the_kernels(shared_assets: 
 def test_a_device_that_is_not_there_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--device is cuda:99"):
         LLM(tmp_path / "no-such-model.gguf", device="cuda:99")
+
+
+@pytest.mark.skipif(
+    not SHIPPED.exists(), reason="models/ is in the repository, in no sdist and no wheel"
+)
+@pytest.mark.parametrize(
+    "placed", [{"cpu_moe": True}, pytest.param({"n_cpu_moe": 3}, marks=pytest.mark.load)]
+)
+def test_greedy_tokens_are_the_same_with_experts_on_the_kernels(
+    placed: dict[str, Any], tmp_path: Path
+) -> None:
+    """All else of headrace-moe is computed by torch, at F32."""
+    entries = json.loads(GREEDY.read_text(encoding="utf-8"))[:3]
+    given = [entry["prompt"] for entry in entries]
+    settings = {"backend": "torch", "device": "cpu", **placed}
+    greedy = greedy_of_headrace(write_f32(tmp_path / "moe"), given, FEW_TOKENS, **settings)
+    assert greedy == [entry["greedy"][:FEW_TOKENS] for entry in entries]
+
+
+def test_streams_of_two_backends_are_what_each_alone_is() -> None:
+    ops = with_experts(real_ops("torch"), real_ops("cpu"), 1)
+    model = load_model(tiny_checkpoint("qwen3_moe", "Q8_0", logit_scale=2.0), ops)
+    requests = cases(STREAMS, random.Random(STREAMS))
+    check_streams(model, ops, requests, {"kv_cache_dtype": "bf16"})
+
+
+def test_a_device_too_small_for_all_experts_has_some_on_the_cpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The start chooses, says so, and serves; what the device has is made up."""
+    from headrace.ops.torch.backend import TorchOps
+
+    path = write_tiny_gguf(tmp_path, "qwen3_moe", "Q8_0", layers=4, num_experts=64,
+                           moe_intermediate_size=256)  # fmt: skip
+    settings: dict[str, Any] = {
+        "model": str(path), "backend": "torch", "device": "cpu", "num_gpu_blocks_override": 16,
+        "max_num_batched_tokens": 32, "max_num_seqs": 2, "gpu_memory_utilization": 1.0,
+    }  # fmt: skip
+    checkpoint = open_checkpoint(path)
+    experts = sum(t.nbytes for name, t in checkpoint.tensors.items() if ".experts." in name)
+    steps = step_bytes(read_config(checkpoint), 288, EngineConfig(**settings))
+    room = checkpoint.nbytes - experts // 2 + steps + REST_BYTES + (1 << 20)
+    device = DeviceMemory(room, room)
+    monkeypatch.setattr("headrace.engine.load.device_memory", lambda choice: device)
+    monkeypatch.setattr(TorchOps, "memory", lambda ops: DeviceMemory(1 << 30, 1 << 30))
+    core, _ = load_engine(EngineConfig(**settings))
+    assert core.info().cpu_expert_layers == 2
+    assert "the experts of the first 2 layers are computed on the CPU" in caplog.text
+    report = memory_report(core.info())
+    assert any("experts of the first 2 layers are computed on the CPU" in line for line in report)
+    core.submit(submit("a", [1, 2, 3], temperature=0, max_tokens=4))
+    assert len(drain(core)["a"].token_ids) == 4

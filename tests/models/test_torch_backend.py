@@ -10,8 +10,11 @@ import pytest
 from headrace.models import load_model
 from headrace.ops import make_ops
 from headrace.ops.interface import Ops
+from headrace.ops.placement import ALL_LAYERS, with_experts
 from headrace.weights.open import open_checkpoint
+from tests.engine.mock import real_ops
 from tests.models.cases import CASES, Session, greedy, prompt
+from tests.models.test_expert_families import WITH_EXPERTS
 from tests.models.test_parity import (
     FIRST_OF_FAMILY,
     build,
@@ -47,6 +50,13 @@ def test_a_case_of_each_family_agrees_with_transformers(name: str, ops: Ops) -> 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in FIRST_OF_FAMILY])
 def test_every_other_case_agrees_with_transformers(name: str, ops: Ops) -> None:
     check_goldens(name, ops, two_ways)
+
+
+@pytest.mark.parametrize("name", [n for n in FIRST_OF_FAMILY if CASES[n].family in WITH_EXPERTS])
+def test_with_experts_on_the_kernels_it_agrees_with_transformers_too(name: str, ops: Ops) -> None:
+    """Within the same bounds: each backend's own errors are smaller than they."""
+    placed = with_experts(ops, real_ops("cpu"), ALL_LAYERS)
+    check_goldens(name, placed, two_ways)
 
 
 @pytest.mark.parametrize("index", range(5))

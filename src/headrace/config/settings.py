@@ -72,6 +72,23 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             extra={"auto": True, "aliases": ("--expert-cache-memory",)},
         ),
     ] = None
+    cpu_moe: Annotated[
+        bool,
+        Meta(
+            description="Compute the experts that routers choose from on the CPU and all else on "
+            "the device, as llama.cpp's flag does. Routers and shared experts stay on the device.",
+            extra={"aliases": ("-cmoe",)},
+        ),
+    ] = False
+    n_cpu_moe: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        Meta(
+            description="Number of layers, from the first on, whose experts are computed on the "
+            "CPU and the rest on the device; 0: none. Default, also written `auto`: none where "
+            "the device holds all, else the fewest with which it does.",
+            extra={"auto": True, "aliases": ("-ncmoe",)},
+        ),
+    ] = None
     kv_cache_dtype: Annotated[
         Literal["auto", "f32", "bf16", "fp8", "int8", "q8_0", "q4_0"],
         Meta(

@@ -30,7 +30,8 @@ def info_of(
     """The facts of an engine of these parts. machine: what was measured of this one, if it was."""
     codec = model.weight_codec
     measured = None
-    if machine is not None:
+    if machine is not None and not ops.expert_layers:
+        # Limits are those of one place: of two together none was measured.
         measured = machine.limits(ops.level, ops.num_threads, codec)
     experts = ops.expert_cache_stats()
     return EngineInfo(
@@ -56,6 +57,7 @@ def info_of(
         kv_budget=plan.budget,
         kv_groups=_groups(kv),
         expert_cache_bytes=None if experts is None else experts.limit_bytes,
+        cpu_expert_layers=ops.expert_layers,
         scheduling_policy=limits.scheduling_policy,
         draft_model_type="" if draft is None else draft.maker.model_type,
         draft_weight_bytes=0 if draft is None else draft.maker.weight_bytes,

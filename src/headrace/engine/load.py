@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,10 +18,12 @@ from headrace.engine.drafts.proposer import Proposer
 from headrace.engine.drafts.speculative_config import read_speculative_config
 from headrace.engine.grammars.vocabulary import vocabulary_maker
 from headrace.engine.memory.device_memory import device_room, step_bytes
-from headrace.engine.memory.expert_memory import PlannedModel, plan_together
-from headrace.engine.memory.kv_memory import plan_kv_cache
+from headrace.engine.memory.expert_memory import PlannedModel, WeightPlan
+from headrace.engine.memory.expert_placement import plan_places
+from headrace.engine.memory.kv_memory import MIB, plan_kv_cache
 from headrace.models import load_model
 from headrace.ops import choose_backend, device_memory, make_ops
+from headrace.ops.placement import ALL_LAYERS
 from headrace.telemetry.machine import stored_machine
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.open import open_checkpoint
@@ -28,6 +31,8 @@ from headrace.weights.store.resolve import resolve_model
 from headrace.weights.tokenizer.data import TokenizerData
 
 Progress = Callable[[int, int], None]
+
+logger = logging.getLogger(__name__)
 
 
 class LoadedEngine(NamedTuple):
@@ -73,11 +78,12 @@ def load_engine(
         if opened is not None and opened.checkpoint is not None:
             planned.append(PlannedModel(opened.checkpoint, config))
         memory = device_memory(choice)
-        weights = plan_together(
+        weights = plan_places(
             planned,
             None if memory is None else device_room(memory, config.gpu_memory_utilization),
             beside_bytes=0 if opened is None else opened.beside_bytes,
         )
+        _note_placement(weights, config)
     with phases("backend"):
         ops = make_ops(
             config.backend,
@@ -85,6 +91,7 @@ def load_engine(
             cpu_level=config.cpu_level,
             threads=config.threads,
             expert_cache_bytes=weights.expert_cache_bytes,
+            expert_layers=weights.cpu_layers,
         )
     with phases("weights"):
         model = load_model(
@@ -99,7 +106,8 @@ def load_engine(
         num_tokens = count_tokens(checkpoint.tokenizer, model.vocab_size)
         memory, reserved = ops.memory(), weights.reserved_bytes
         if memory is not None:
-            reserved += step_bytes(model.config, model.vocab_size, config)
+            # What experts here take is of another memory than the KV cache.
+            reserved = step_bytes(model.config, model.vocab_size, config)
             if loaded is not None:
                 reserved += step_bytes(loaded.config, model.vocab_size, config)
         plan = plan_kv_cache(model, config, reserved_bytes=reserved, device=memory)
@@ -124,6 +132,22 @@ def load_engine(
         core.warm_up()
     core.phases_s = phases.seconds
     return LoadedEngine(core, checkpoint)
+
+
+def _note_placement(weights: WeightPlan, config: EngineConfig) -> None:
+    """Say in the log what was chosen where the settings left it open."""
+    if not weights.cpu_layers or config.cpu_moe or config.n_cpu_moe is not None:
+        return
+    which = "all layers"
+    if weights.cpu_layers < ALL_LAYERS:
+        which = f"the first {weights.cpu_layers} layers"
+    # A warning, since the process of an engine logs no less.
+    logger.warning(
+        "the experts of %s are computed on the CPU (%d MiB there), because the device does not "
+        "hold all; --n-cpu-moe sets of how many layers",
+        which,
+        weights.expert_bytes // MIB,
+    )
 
 
 def count_tokens(tokenizer: TokenizerData, vocab_size: int) -> int:

@@ -183,6 +183,9 @@ class EngineInfo(msgspec.Struct, frozen=True):
     expert_cache_bytes: int | None = None
     """Of memory for packed experts, of which the others stay in the file; None where all experts
     are packed at load."""
+    cpu_expert_layers: int = 0
+    """Layers, from the first on, whose experts the CPU computes beside a device, ALL_LAYERS of
+    ops/placement.py for all; there are no limits then."""
     draft_model_type: str = ""
     """The family of the draft model; "" without one."""
     draft_weight_bytes: int = 0

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.memory.device_memory import device_room
-from headrace.engine.memory.expert_memory import PlannedModel, plan_together
+from headrace.engine.memory.expert_memory import PlannedModel
+from headrace.engine.memory.expert_placement import plan_places
 from headrace.engine.memory.kv_memory import kinds_of
 from headrace.engine.memory.stored_shape import stored_shape
 from headrace.errors import UnsupportedModelError
@@ -46,19 +47,19 @@ def load_models(
     choice = choose_backend(settings.backend, settings.device)
     settings = replace(settings, backend=choice.backend, device=choice.device)
     memory = device_memory(choice)
-    if memory is not None and available_bytes is None:
-        available_bytes = device_room(memory, settings.gpu_memory_utilization)
+    device = None if memory is None else device_room(memory, settings.gpu_memory_utilization)
     planned = [
         PlannedModel(checkpoint, _of_windows(checkpoint, settings, context))
         for checkpoint in checkpoints
     ]
-    weights = plan_together(planned, available_bytes)
+    weights = plan_places(planned, device, available_bytes)
     ops = make_ops(
         settings.backend,
         device=settings.device,
         cpu_level=settings.cpu_level,
         threads=settings.threads,
         expert_cache_bytes=weights.expert_cache_bytes,
+        expert_layers=weights.cpu_layers,
     )
     return LoadedModels(ops, tuple(load_model(checkpoint, ops) for checkpoint in checkpoints))
 

@@ -80,14 +80,16 @@ def make_ops(
     cpu_level: str = "auto",
     threads: int | None = None,
     expert_cache_bytes: int | None = None,
+    expert_layers: int = 0,
 ) -> Ops:
     """A backend: "cpu" (C++ kernels of a level, a thread pool), "torch" (tensors of a device),
     "reference" (slow NumPy), or "auto": as `choose_backend` chooses it, which says what device is.
 
-    cpu_level, threads and expert_cache_bytes are the
-    cpu backend's: threads None means the CPUs this process may use, expert_cache_bytes None that
-    all experts are packed at load; torch on a processor takes threads too. The reference has none
-    of them. Every backend has attributes `level: str` and `num_threads: int`.
+    cpu_level, threads and expert_cache_bytes are the cpu backend's: threads None means the CPUs
+    this process may use, expert_cache_bytes None that all experts are packed at load; torch on a
+    processor takes threads too. The reference has none of them. expert_layers: the layers, from the
+    first on, whose experts the cpu backend computes beside torch (ops/placement.py). Every backend
+    has attributes `level: str` and `num_threads: int`.
     Raises ConfigError as `choose_backend` does.
     """
     choice = choose_backend(backend, device)
@@ -101,7 +103,13 @@ def make_ops(
         return ReferenceOps()
     from headrace.ops.torch import TorchOps
 
-    return TorchOps(choice.device, threads)
+    ops = TorchOps(choice.device, threads)
+    if not expert_layers:
+        return ops
+    from headrace.ops.cpu import CpuOps
+    from headrace.ops.placement import with_experts
+
+    return with_experts(ops, CpuOps(cpu_level, threads, expert_cache_bytes), expert_layers)
 
 
 def _may_have_device(root: Path) -> bool:

@@ -129,6 +129,12 @@ class Ops(ABC):
     level: str
     num_threads: int
 
+    @property
+    def expert_layers(self) -> int:
+        """Layers, from the first on, whose experts are computed by another backend; see
+        ops/placement.py."""
+        return 0
+
     def expert_cache_stats(self) -> ExpertCacheStats | None:
         """Figures of the cache of experts; None where all experts are packed at load."""
         return None
@@ -141,6 +147,15 @@ class Ops(ABC):
         """The values of an array in NumPy, of its own type; perhaps not a copy. For NumPy arrays
         as it stands."""
         return np.asarray(x)
+
+    def host_rows(self, arrays: Sequence[Array]) -> list[npt.NDArray[Any]]:
+        """`host` of several arrays [N, width_i] of values of 4 bytes; from a device by one copy."""
+        return [self.host(array) for array in arrays]
+
+    def from_host(self, values: npt.NDArray[np.float32]) -> Array:
+        """The backend's array of f32[N, width], which nobody else writes. For NumPy arrays as it
+        stands."""
+        return values
 
     # weights, once at load
 

@@ -42,6 +42,14 @@ DEFAULT_CONTEXT_TOKENS = 8192
 )
 @step_tokens_option
 @click.option(
+    "--host-memory",
+    metavar="INTEGER",
+    callback=integer,
+    help="Bytes of memory of the machine that a card is in, for experts computed on its CPU where "
+    "the card does not hold all (64G). [default: this machine's with --hardware this, else not "
+    "checked]",
+)
+@click.option(
     "--speculative-config",
     "-sc",
     metavar="TEXT",
@@ -61,6 +69,7 @@ def fit(
     kv_type_sliding: str | None,
     block_size: int,
     step_tokens: int,
+    host_memory: int | None,
     speculative_config: str | None,
     folders: tuple[str, ...],
     as_json: bool,
@@ -78,12 +87,14 @@ def fit(
     headrace plan fit qwen3-8b --hardware rtx-4090 --context 16384 --users 4
     headrace plan fit ./model.gguf --hardware this
     headrace plan fit ./model.gguf --hardware this -sc '{"model": "./draft.gguf"}'
+    headrace plan fit qwen3-30b-a3b --hardware rtx-4060-ti-16gb --quantization q4-k-m
+    headrace plan fit qwen3-30b-a3b --hardware rtx-4090 --host-memory 64G
     headrace plan fit llama-3.3-70b --quantization fp8 --hardware h100 --count 2 --users 64
     """
     from dataclasses import replace
 
     from headrace.errors import ConfigError
-    from headrace.plan.machine.hardware_memory import place_of
+    from headrace.plan.machine.hardware_memory import THIS, place_of
     from headrace.plan.memory.fit import fit as fit_of
     from headrace.plan.memory.kv_cache import kv_kind
     from headrace.plan.memory.memory import Load
@@ -108,7 +119,10 @@ def fit(
         from headrace.plan.memory.draft import draft_named
 
         draft = draft_named(known, read_speculative_config(speculative_config), shape, os.environ)
-    found = fit_of(known, shape, place, storage, load, draft=draft)
+    if host_memory is None and hardware == THIS:
+        host_memory = place_of(known, THIS).memory_bytes
+    here = None if host_memory is None else round(host_memory * place.usable_share)
+    found = fit_of(known, shape, place, storage, load, draft=draft, host_bytes=here)
     about = plan_about("fit", folders)
     if keep:
         keep_for_explain(found.as_dict(), about)

@@ -65,6 +65,9 @@ class WeightPlan(NamedTuple):
     """Of the rows that a step hands to experts."""
     expert_cache_bytes: int | None = None
     """Of the cache of experts; None packs all of them at load."""
+    cpu_layers: int = 0
+    """Layers, from the first on, whose experts the CPU computes beside a device, whose memory is
+    none of the above; ALL_LAYERS for those of all."""
 
     @property
     def loaded_bytes(self) -> int:
@@ -107,20 +110,20 @@ def plan_together(
     available = known_available(available_bytes)
     if available is not None:
         available = max(0, available - beside_bytes)
-    needs = [_Needs.of(*model) for model in models]
+    needs = [Needs.of(*model) for model in models]
     if not any(item.expert_bytes for item in needs):
         for checkpoint, config in models:
             check_weights_fit(checkpoint, config.backend, available)
             if available is not None:
                 available = max(0, available - copied_bytes(checkpoint))
         return WeightPlan()
-    together = functools.reduce(_Needs.beside, needs)
+    together = functools.reduce(Needs.beside, needs)
     room = None if available is None else max(0, available - REST_BYTES)
     return WeightPlan(
         together.dense_bytes,
         together.expert_bytes,
         together.scratch_bytes,
-        _cache_bytes(together, models[0].config.expert_cache_memory_bytes, room),
+        cache_bytes(together, models[0].config.expert_cache_memory_bytes, room),
     )
 
 
@@ -147,7 +150,7 @@ def scratch_bytes(config: DecoderConfig, step_tokens: int) -> int:
 
 
 @dataclass(frozen=True)
-class _KVNeeds:
+class KVNeeds:
     """The memory of a KV cache, in bytes."""
 
     least_bytes: int
@@ -156,7 +159,7 @@ class _KVNeeds:
     """One part in so many of what is left goes to it; 1 where its size is set."""
 
     @classmethod
-    def of(cls, shape: StoredShape, config: EngineConfig) -> _KVNeeds:
+    def of(cls, shape: StoredShape, config: EngineConfig) -> KVNeeds:
         kinds = kinds_of(config, shape.weight_codec)
         layout = shape.cache_layout.stored_as(kinds)
         block_bytes = block_bytes_of(layout, kinds, config)
@@ -167,6 +170,10 @@ class _KVNeeds:
         length = config.max_model_len or min(shape.max_positions, LEAST_TOKENS)
         blocks = blocks_of_request(layout, config, length)
         return cls(blocks * block_bytes, DEFAULT_SHARE)
+
+    def beside(self, other: KVNeeds) -> KVNeeds:
+        """Of two models."""
+        return KVNeeds(self.least_bytes + other.least_bytes, max(self.share, other.share))
 
     def beside_all(self) -> int:
         """What has to be left beside all weights, so that its share of that is enough."""
@@ -180,7 +187,7 @@ class _KVNeeds:
 
 
 @dataclass(frozen=True)
-class _Needs:
+class Needs:
     """The memory of the parts of a model, in bytes as the kernels hold them."""
 
     path: str
@@ -190,41 +197,39 @@ class _Needs:
     largest_bytes: int
     """Of the largest matrix of one expert: less than that no cache can be."""
     scratch_bytes: int
-    kv: _KVNeeds
+    kv: KVNeeds
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, config: EngineConfig) -> _Needs:
+    def of(cls, checkpoint: Checkpoint, config: EngineConfig) -> Needs:
         tensors = copied_tensors(checkpoint)
-        experts = _routed(tensors) if config.backend in ("auto", "cpu") else {}
-        dense = sum(_packed(tensor) for name, tensor in tensors.items() if name not in experts)
+        experts = routed_experts(tensors) if config.backend in ("auto", "cpu") else {}
+        dense = sum(packed_size(tensor) for name, tensor in tensors.items() if name not in experts)
         path = str(checkpoint.path)
         if not experts:
-            return cls(path, dense, 0, 0, 0, _KVNeeds(0, 1))
+            return cls(path, dense, 0, 0, 0, KVNeeds(0, 1))
         decoder = read_config(checkpoint, ignore_config_keys=config.ignore_config_keys)
         return cls(
             path=path,
             dense_bytes=dense,
-            expert_bytes=sum(_packed(tensor) for tensor in experts.values()),
-            largest_bytes=_largest(experts),
+            expert_bytes=sum(packed_size(tensor) for tensor in experts.values()),
+            largest_bytes=largest_matrix(experts),
             scratch_bytes=scratch_bytes(decoder, config.max_num_batched_tokens),
-            kv=_KVNeeds.of(stored_shape(checkpoint, decoder), config),
+            kv=KVNeeds.of(stored_shape(checkpoint, decoder), config),
         )
 
-    def beside(self, other: _Needs) -> _Needs:
+    def beside(self, other: Needs) -> Needs:
         """Of both models; rows of steps belong to the backend and are those of the larger."""
-        return _Needs(
+        return Needs(
             path=self.path if self.path == other.path else f"{self.path} and {other.path}",
             dense_bytes=self.dense_bytes + other.dense_bytes,
             expert_bytes=self.expert_bytes + other.expert_bytes,
             largest_bytes=max(self.largest_bytes, other.largest_bytes),
             scratch_bytes=max(self.scratch_bytes, other.scratch_bytes),
-            kv=_KVNeeds(
-                self.kv.least_bytes + other.kv.least_bytes, max(self.kv.share, other.kv.share)
-            ),
+            kv=self.kv.beside(other.kv),
         )
 
 
-def _cache_bytes(needs: _Needs, chosen_bytes: int | None, room: int | None) -> int | None:
+def cache_bytes(needs: Needs, chosen_bytes: int | None, room: int | None) -> int | None:
     """The size of the cache; None where all experts are packed at load.
 
     chosen_bytes: --expert-cache-memory-bytes, None for auto. room: memory for weights, KV cache
@@ -271,7 +276,7 @@ def less_margin(num_bytes: int) -> int:
     return left - max(left // 16, min(left // 2, LOAD_BYTES))
 
 
-def _does_not_fit(needs: _Needs, room: int) -> ConfigError:
+def _does_not_fit(needs: Needs, room: int) -> ConfigError:
     dense, scratch = needs.dense_bytes, needs.scratch_bytes
     return ConfigError(
         f"{needs.path}: without its experts, which may stay in the file, the weights "
@@ -282,7 +287,7 @@ def _does_not_fit(needs: _Needs, room: int) -> ConfigError:
     )
 
 
-def _routed(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def routed_experts(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Matrices of experts that a router chooses from; the only one of a layer is not.
 
     Biases of experts are with the other weights: the kernels hold all of them.
@@ -296,7 +301,7 @@ def _routed(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensors[name] for name, match in found.items() if match["layer"] in several}
 
 
-def _largest(experts: dict[str, Tensor]) -> int:
+def largest_matrix(experts: dict[str, Tensor]) -> int:
     """Bytes of the largest matrix of one expert, gate and up being one."""
     first: dict[tuple[str, str], list[Tensor]] = {}
     largest = 0
@@ -304,7 +309,7 @@ def _largest(experts: dict[str, Tensor]) -> int:
         match = _EXPERT.fullmatch(name)
         assert match is not None, "they were found by it"
         if match["part"].startswith(_DOWN):
-            largest = max(largest, _packed(tensor))
+            largest = max(largest, packed_size(tensor))
         else:
             first.setdefault((match["layer"], match["number"]), []).append(tensor)
     for parts in first.values():
@@ -313,7 +318,7 @@ def _largest(experts: dict[str, Tensor]) -> int:
     return largest
 
 
-def _packed(tensor: Tensor) -> int:
+def packed_size(tensor: Tensor) -> int:
     """Bytes of a tensor as the kernels hold it."""
     if len(tensor.shape) != 2:
         return tensor.nbytes

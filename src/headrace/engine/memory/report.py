@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.engine.messages import EngineInfo
+from headrace.ops.placement import ALL_LAYERS
 
 MIB = 1 << 20
 
@@ -41,6 +42,11 @@ def memory_report(info: EngineInfo) -> list[str]:
             f"draft model ({info.draft_model_type}): {_mib(info.draft_weight_bytes)} of weights, "
             f"{_mib(info.draft_kv_bytes)} of K and V, beside these"
         )
+    if info.cpu_expert_layers:
+        which = "all layers"
+        if info.cpu_expert_layers < ALL_LAYERS:
+            which = f"the first {info.cpu_expert_layers} layers"
+        lines.append(f"experts of {which} are computed on the CPU, the rest on {info.cpu_level}")
     if info.expert_cache_bytes is not None:
         lines.append(
             f"experts: {_mib(info.expert_cache_bytes)} at most hold those that steps used last, "

@@ -46,6 +46,7 @@ from headrace.ops.torch.checks import (
 )
 from headrace.ops.torch.kv_pool import KVPool, new_pool
 from headrace.ops.torch.matrices import Matrix, on_device
+from headrace.ops.torch.transfer import rows_on_host, staged
 from headrace.ops.torch.weights import Linear, TorchWeights
 
 F32: TypeAlias = torch.Tensor
@@ -64,6 +65,12 @@ class TorchOps(TorchWeights):
     def host(self, x: torch.Tensor) -> npt.NDArray[Any]:
         values: npt.NDArray[Any] = x.cpu().numpy()
         return values
+
+    def host_rows(self, arrays: Sequence[torch.Tensor]) -> list[npt.NDArray[Any]]:
+        return rows_on_host(arrays)
+
+    def from_host(self, values: npt.NDArray[np.float32]) -> torch.Tensor:
+        return staged(values, self.device)
 
     def kv_cache(self, spec: KVCacheSpec) -> KVCacheArrays:
         return KVCacheArrays(spec, new_pool(spec, self.device))

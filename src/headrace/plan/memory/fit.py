@@ -19,11 +19,15 @@ from headrace.plan.memory.fit_kinds import kinds_to_try
 from headrace.plan.memory.kv_cache import kv_kind
 from headrace.plan.memory.mapped_experts import MappedExperts, mapped_experts
 from headrace.plan.memory.memory import Load, MemoryPlan, Storage, memory_plan
+from headrace.plan.memory.placed_experts import PlacedExperts, placed_experts
 from headrace.plan.model.model_shape import ModelShape
 from headrace.plan.parallel_notes import heads_notes
 from headrace.plan.quantity import Input, Quantity
 
-Verdict = Literal["fits", "fits with mapped experts", "fits with changes", "does not fit"]
+Verdict = Literal[
+    "fits", "fits with mapped experts", "fits with experts on the CPU", "fits with changes",
+    "does not fit",
+]  # fmt: skip
 
 _MOST_DEVICES = 64
 _UNLIMITED = 1 << 34
@@ -65,6 +69,8 @@ class Fit:
     """Devices that each layer is divided over; None: all of them."""
     expert_cache: MappedExperts | None = None
     """What `headrace serve` holds of the experts where it leaves them in the file."""
+    placed: PlacedExperts | None = None
+    """What it computes on the CPU where a card does not hold all."""
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
@@ -96,6 +102,7 @@ class Fit:
             "missing_bytes": round(self.memory.missing_bytes),
             "context_limit": self.context_limit,
             "expert_cache": None if self.expert_cache is None else self.expert_cache.as_dict(),
+            "cpu_experts": None if self.placed is None else self.placed.as_dict(),
             "quantities": [one.as_dict() for one in self.quantities],
             "changes": [
                 {
@@ -132,11 +139,13 @@ def fit(
     load: Load,
     tensor: int | None = None,
     draft: Draft | None = None,
+    host_bytes: int | None = None,
 ) -> Fit:
     """Whether `shape` under `load` fits into `place`, and what would.
 
     tensor: devices that each layer is divided over; None: all of them. draft: that makes drafts for
-    it, which has to fit as well.
+    it, which has to fit as well. host_bytes: usable memory of the machine that a card is in, for
+    experts; None where it is not known.
 
     Raises ConfigError where the storage of the weights is not known.
     """
@@ -152,8 +161,11 @@ def fit(
     experts = mapped_experts(shape, storage, load, plan)
     if experts is not None:
         verdict = "fits with mapped experts"
+    placed = placed_experts(shape, storage, load, plan, host_bytes)
+    if placed is not None:
+        verdict = "fits with experts on the CPU"
     users = _most_users(plan, load)
-    return Fit(shape, load, plan, verdict, context, users, limit, changes, tensor, experts)
+    return Fit(shape, load, plan, verdict, context, users, limit, changes, tensor, experts, placed)
 
 
 def _most_context(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from headrace.plan.quantity import Input, Quantity
 if TYPE_CHECKING:
     from headrace.plan.memory.fit import Change
     from headrace.plan.memory.memory import MemoryPlan
+    from headrace.plan.memory.placed_experts import PlacedExperts
 
 
 def request_figures(plan: MemoryPlan, context_tokens: int) -> tuple[Quantity, Quantity]:
@@ -59,6 +60,20 @@ def saving_id(change: Change) -> str:
     """Such as "saving.kv-type-q8_0"."""
     words = change.option.replace("--", "").split()
     return f"saving.{'-'.join(words).lower()}"
+
+
+def placed_words(placed: PlacedExperts, size: Callable[[float], str]) -> str:
+    """What `headrace serve` does with experts that the card does not hold."""
+    words = (
+        f"headrace serve computes the experts of the first {placed.layers} of "
+        f"{placed.all_layers} layers on the CPU (--n-cpu-moe {placed.layers}): "
+        f"{size(placed.expert_bytes)} of the machine's own memory"
+    )
+    if placed.host_bytes is None:
+        return f"{words}; --host-memory says how much there is"
+    if placed.fits:
+        return f"{words}, of {size(placed.host_bytes)} usable"
+    return f"{words}, of which {size(placed.host_bytes)} are usable: the others stay in the file"
 
 
 def _input_of(figure: Quantity) -> Input:

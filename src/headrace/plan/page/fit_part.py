@@ -9,13 +9,14 @@ from headrace.page.plots.stacked_bar import Part, stacked_bar
 from headrace.page.sheet import Cell, Sheet
 from headrace.plan.formatting import band, shown
 from headrace.plan.memory.fit import Fit
-from headrace.plan.memory.fit_figures import saving_id
+from headrace.plan.memory.fit_figures import placed_words, saving_id
 from headrace.plan.page.part import PlanPart, figure_row
 
 _COLOURS = ("c1", "c2", "c3", "c4")
 _WITH_CHANGES = {
     "fits": "",
     "fits with mapped experts": "It fits with its experts in the file.",
+    "fits with experts on the CPU": "It fits with experts on the CPU.",
     "fits with changes": "It fits with a change.",
     "does not fit": "No single change makes it fit.",
 }
@@ -49,6 +50,8 @@ def fit_part(found: Fit) -> PlanPart:
                 None,
             )
         )
+    if (placed := found.placed) is not None:
+        verdicts.append((f"{placed_words(placed, lambda size: shown(size, 'byte'))}.", None))
     return PlanPart(
         title="Does it fit",
         subject=subject,

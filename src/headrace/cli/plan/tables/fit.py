@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _WORDS = {
     "fits": "[green]fits[/green]",
     "fits with mapped experts": "[yellow]fits with its experts in the file[/yellow]",
+    "fits with experts on the CPU": "[yellow]fits with experts on the CPU[/yellow]",
     "fits with changes": "[yellow]fits with a change[/yellow]",
     "does not fit": "[red]does not fit[/red]",
 }
@@ -26,7 +27,7 @@ def print_fit(found: Fit, plot: bool | None = None) -> None:
     from rich.table import Table
 
     from headrace.cli.bench.console import wide_console
-    from headrace.plan.memory.fit_figures import saving_id
+    from headrace.plan.memory.fit_figures import placed_words, saving_id
 
     console = wide_console()
     place, memory = found.memory.place, found.memory
@@ -51,6 +52,8 @@ def print_fit(found: Fit, plot: bool | None = None) -> None:
             f"mapped file and holds {_size(experts.cache_bytes)} of them packed at a time",
             highlight=False,
         )
+    if (placed := found.placed) is not None:
+        console.print(placed_words(placed, _size), highlight=False)
     table = Table("memory", title="of each device" if place.devices > 1 else None)
     for heading in ("GB", "GiB", "band, GB"):
         table.add_column(heading, justify="right")
