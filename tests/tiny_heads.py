@@ -1,4 +1,4 @@
-"""Tiny random draft heads: layers for further tokens beside a model, folders of EAGLE-3 heads."""
+"""Tiny random draft heads: layers for further tokens beside a model, folders of heads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.weights.checkpoint import Checkpoint
-from headrace.weights.codecs.raw import BYTES, LONG_WORDS
+from headrace.weights.codecs.raw import BYTES, LONG_WORDS, SIGNED_BYTES
 from headrace.weights.safetensors.writer import write_safetensors_file
 from headrace.weights.tensors.source import TensorSource
 from headrace.weights.tensors.tensor import Tensor
@@ -27,14 +27,16 @@ class Around(NamedTuple):
     norms: tuple[str, ...] = ("enorm", "hnorm", "shared_head.norm")
     join: str = "eh_proj"
     place: str = "model.layers.{behind}."
-    apart: bool = False
-    """Whether norms and join are `model.NAME.{index}`."""
+    apart: str = "{place}{name}"
+    """Where norms and join are, by {place}, {name} and {index}."""
     head: str | None = None
     like: int = -1
     """The layer of the model that it is like."""
     renamed: tuple[tuple[str, str], ...] = ()
     config: Mapping[str, Any] = {}
     """Of the model, so that it has such layers."""
+    key: str | None = "num_nextn_predict_layers"
+    """Of their number; None where configs do not say it."""
 
 
 AROUND: Mapping[str, Around] = {
@@ -45,7 +47,7 @@ AROUND: Mapping[str, Around] = {
     "mimo_v2_flash": Around(
         ("enorm", "hnorm", "final_layernorm"), place="model.mtp.layers.{index}.",
         renamed=(("post_attention_layernorm", "pre_mlp_layernorm"),),
-        config={"mlp_layer_types": ["dense", "sparse", "dense"]},
+        config={"mlp_layer_types": ["dense", "sparse", "dense"]}, key=None,
     ),
     "step3p7": Around(
         ("enorm", "hnorm", "transformer.shared_head.norm"), like=0,
@@ -55,7 +57,11 @@ AROUND: Mapping[str, Around] = {
     ),
     "ernie4_5_moe": Around(
         ("mtp_emb_norm", "mtp_hidden_norm"), "mtp_linear_proj", "model.mtp_block.{index}.",
-        apart=True, like=0,
+        apart="model.{name}.{index}", like=0,
+    ),
+    "qwen3": Around(
+        ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"), "fc", "model.mtp.layers.{index}.",
+        apart="model.mtp.{name}", key="mtp_num_hidden_layers",
     ),
 }  # fmt: skip
 """Of families whose layers are not like DeepSeek-V3's."""
@@ -74,9 +80,8 @@ def mtp_checkpoint(
 ) -> Checkpoint:
     """A tiny model with so many layers for further tokens, named as its folders name them."""
     around = AROUND.get(family, Around())
-    stated = {"num_nextn_predict_layers": count, **around.config, **shape}
-    if family == "mimo_v2_flash":
-        del stated["num_nextn_predict_layers"]  # which its configs do not say
+    own_count = {} if around.key is None else {around.key: count}
+    stated = {**own_count, **around.config, **shape}
     checkpoint = tiny_checkpoint(family, codec, **stated)
     config = checkpoint.config
     layers, hidden = config["num_hidden_layers"], config["hidden_size"]
@@ -94,16 +99,13 @@ def mtp_checkpoint(
             for before, after in around.renamed:
                 name = name.replace(before, after)
             shapes[place + name] = shape
-        more = {f"{name}.weight": (hidden,) for name in around.norms}
-        more[f"{around.join}.weight"] = (hidden, 2 * hidden)
-        if around.apart:
-            for name, shape in more.items():
-                module, _, kind = name.rpartition(".")
-                shapes[f"model.{module}.{index}.{kind}"] = shape
-            continue
+        more: dict[str, tuple[int, ...]] = dict.fromkeys(around.norms, (hidden,))
+        more[around.join] = (hidden, 2 * hidden)
         if around.head is not None:
-            more[f"{around.head}.weight"] = (config["vocab_size"], hidden)
-        shapes |= {place + name: shape for name, shape in more.items()}
+            more[around.head] = (config["vocab_size"], hidden)
+        for name, shape in more.items():
+            own_place = around.apart.format(place=place, name=name, index=index)
+            shapes[f"{own_place}.weight"] = shape
     tensors = {name: to_tensor(name, drawn(name, each), codec) for name, each in shapes.items()}
     return replace(checkpoint, tensors={**checkpoint.tensors, **tensors})
 
@@ -221,11 +223,7 @@ def write_dflash(folder: Path, config: dict[str, Any], **change: npt.NDArray[Any
     folder.mkdir(parents=True, exist_ok=True)
     weights = {**dflash_weights({**(config.get("transformer_layer_config") or {}), **config}),
                **change}  # fmt: skip
-    tensors = [
-        whole_numbers(name, values) if values.dtype == np.int64 else to_tensor(name, values, "F32")
-        for name, values in weights.items()
-        if values is not None
-    ]
+    tensors = [_stored(name, values) for name, values in weights.items() if values is not None]
     write_safetensors_file(
         folder / "model.safetensors",
         [TensorSource(item.name, item.shape, item.codec, lambda item=item: [item.data])  # type: ignore[misc]
@@ -270,6 +268,14 @@ def whole_numbers(name: str, values: npt.NDArray[np.int64]) -> Tensor:
     return Tensor(name, values.shape, LONG_WORDS, rows)
 
 
+def _stored(name: str, values: npt.NDArray[Any]) -> Tensor:
+    if values.dtype == np.int64:
+        return whole_numbers(name, values)
+    if values.dtype == np.int8:
+        return Tensor(name, values.shape, SIGNED_BYTES, values.view(np.uint8))
+    return to_tensor(name, values, "F32")
+
+
 def write_eagle3(
     folder: Path,
     config: dict[str, Any],
@@ -299,4 +305,44 @@ def write_eagle3(
     sources.append(TensorSource("t2d", (vocab,), BYTES, lambda: [known.reshape(1, -1)]))
     write_safetensors_file(folder / "model.safetensors", sources)
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return folder
+
+
+def write_mtp_folder(
+    folder: Path,
+    checkpoint: Checkpoint,
+    *,
+    config: Mapping[str, Any] | None = None,
+    offsets: npt.NDArray[np.int64] | None = None,
+    **change: npt.NDArray[Any] | None,
+) -> Path:
+    """The layers for further tokens of a Qwen3, in a folder without all else.
+
+    config: of config.json, which is not written without one. offsets: d2t. change: weights that are
+    other ones, or missing.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    weights: dict[str, Any] = {
+        name.removeprefix("model."): tensor.to_f32()
+        for name, tensor in checkpoint.tensors.items()
+        if name.startswith("model.mtp.")
+    }
+    weights |= change
+    if offsets is not None:
+        weights["d2t"] = offsets.reshape(1, -1)
+    tensors = [
+        _stored(name, values) for name, values in weights.items() if values is not None
+    ]  # fmt: skip
+    write_safetensors_file(
+        folder / "model.safetensors",
+        [
+            TensorSource(
+                item.name, item.shape[1:] if item.name == "d2t" else item.shape, item.codec,
+                lambda item=item: [item.data],  # type: ignore[misc]
+            )
+            for item in tensors
+        ],
+    )  # fmt: skip
+    if config is not None:
+        (folder / "config.json").write_text(json.dumps(dict(config)), encoding="utf-8")
     return folder

@@ -1,7 +1,7 @@
 """Export a run: a Hugging Face folder of its weights, and a GGUF file of that folder.
 
 An adapter's run becomes a PEFT folder instead, and a head's one in the form of EAGLE's
-repositories, in bfloat16; they have no GGUF file.
+repositories or of Qwen3-Next's layers, with matrices in 8 bits; they have no GGUF file.
 
     python -m training.export --run build/train/base --data build/train \\
         --out build/train/export/headrace-base --gguf build/train/export/headrace-base-q8_0.gguf

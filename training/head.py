@@ -1,11 +1,12 @@
-"""Train headrace-head, the EAGLE-3 head with which headrace-base guesses its own next tokens.
+"""Train a head with which headrace-base guesses its own next tokens: headrace-head, in EAGLE-3's
+form, or headrace-mtp, a layer for multi-token prediction.
 
 The base is frozen. The loss is the cross-entropy against its distribution over the tokens that the
 head knows, at the places where the likeliest is one of them, at DEPTHS places in a row, each
 further one weighing DECAY of the last: a head is judged by how often it agrees with the base, and
 a later guess counts only where those before it were right.
 
-Run it as `python -m training.head --base build/train/base --out build/train/head`.
+Run it as `python -m training.head mtp --base build/train/base --out build/train/mtp`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional as F
@@ -29,13 +29,17 @@ from training.loop.launch import HeldOut, arguments_of, launch, open_sources
 from training.loop.parallel import Workers
 from training.loop.trainer import Settings, Trainer
 from training.models.config import BASE, CHECKPOINT_NAME, NOTE_KEY, ModelConfig, read_note
-from training.models.head_config import HEAD, HeadConfig
+from training.models.eight_bits import QUANTIZATION, in_eight_bits
+from training.models.head_config import HEADS, HeadConfig
 from training.models.head_model import Head, features_of
+from training.models.heads import make_head, read_head
 from training.models.model import LanguageModel
 
 TOKENS = 6_000_000
 DEPTHS = 3
 DECAY = 0.8
+SEEDS = {"head": 2, "mtp": 5}
+"""Beyond the base's: each member reads in an order of its own."""
 COUNTED_TOKENS = 4_000_000
 """Of each source, from which the commonest tokens are counted."""
 
@@ -76,19 +80,22 @@ class HeadObjective:
         return total / weights
 
 
-def export_head(checkpoint: Path, out: Path, dtype: torch.dtype = torch.bfloat16) -> int:
-    """Write the folder of a head, in EAGLE's form; return the bytes of its weights."""
+def export_head(checkpoint: Path, out: Path, *, eight_bits: bool = True) -> int:
+    """Write the folder of a head from its run's checkpoint, or from such a folder's file; return
+    the bytes of its weights. eight_bits: store matrices so, and the rest in bfloat16."""
     note = read_note(checkpoint)["model"]
     token_ids = torch.tensor(note["token_ids"])
     config, base = HeadConfig.of_note(note["head"]), ModelConfig(**note["base"])
-    with safe_open(checkpoint, framework="pt") as file:
-        names = [name for name in file.keys() if name.startswith(("model.", "lm_head."))]  # noqa: SIM118
-        weights = {name: file.get_tensor(name).to(dtype) for name in names}
+    weights = read_head(checkpoint)
+    stated = config.to_hugging_face(base)
+    if eight_bits:
+        weights = in_eight_bits(weights, torch.bfloat16)
+        stated |= {"torch_dtype": "bfloat16", "quantization_config": QUANTIZATION}
     known = torch.zeros(base.vocab_size, dtype=torch.bool)
     known[token_ids] = True
     weights |= {"d2t": token_ids - torch.arange(len(token_ids)), "t2d": known}
     out.mkdir(parents=True, exist_ok=True)
-    (out / "config.json").write_text(json.dumps(config.to_hugging_face(base), indent=2) + "\n")
+    (out / "config.json").write_text(json.dumps(stated, indent=2) + "\n")
     path = out / "model.safetensors"
     save_file(weights, path, metadata={"format": "pt", NOTE_KEY: json.dumps(read_note(checkpoint))})
     return path.stat().st_size
@@ -116,23 +123,25 @@ def build(arguments: argparse.Namespace, workers: Workers) -> tuple[Trainer, Hel
         bfloat16=arguments.bfloat16,
         compile=arguments.compile,
         device=arguments.device,
-        seed=Settings(tokens=0).seed + 2,
+        seed=Settings(tokens=0).seed + SEEDS[arguments.head],
     )
     _, sources, held_out = open_sources(arguments.data, settings)
     torch.manual_seed(settings.seed)
     base = LanguageModel(BASE)
     load_weights(arguments.base / CHECKPOINT_NAME, base)
     base.to(settings.device)
-    token_ids = commonest(sources, HEAD.vocab_size)
-    head = Head(HEAD, base, token_ids)
+    config = HEADS[arguments.head]
+    token_ids = commonest(sources, config.vocab_size)
+    head = make_head(config, base, token_ids)
     objective = HeadObjective(head, base, token_ids)
-    stated = {**asdict(HEAD), "feature_layers": list(HEAD.feature_layers)}
+    stated = {**asdict(config), "feature_layers": list(config.feature_layers)}
     shape = {"head": stated, "base": asdict(BASE), "token_ids": token_ids}
     return Trainer(head, objective, settings, sources, shape, workers), held_out
 
 
 def main() -> None:
-    parser = arguments_of("Train headrace-head.")
+    parser = arguments_of("Train a head of headrace-base.")
+    parser.add_argument("head", choices=HEADS)
     parser.add_argument("--base", type=Path, required=True, help="folder of the base's run")
     launch(build, parser.parse_args())
 

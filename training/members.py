@@ -75,6 +75,13 @@ MEMBERS = {
             "what the base has computed.",
         ),
         Member(
+            "mtp",
+            "head",
+            Path("models/headrace-mtp"),
+            "A layer of headrace-base for multi-token prediction, which guesses its next tokens "
+            "from what it has computed.",
+        ),
+        Member(
             "moe",
             "model",
             Path("models/headrace-moe"),

@@ -14,8 +14,9 @@ from pathlib import Path
 from training.members import MEMBERS, Member
 from training.stages import exported, exported_gguf
 
-# The base is in every installation of headrace; the others in every clone of the repository.
-MAX_BASE_BYTES, MAX_HEAD_BYTES, MAX_OTHER_BYTES = 15_000_000, 6_000_000, 30_000_000
+# The base is in every installation of headrace; the others in every clone of the repository, the
+# heads of the base together.
+MAX_BASE_BYTES, MAX_HEADS_BYTES, MAX_OTHER_BYTES = 15_000_000, 6_000_000, 30_000_000
 
 
 def files_of(work: Path, root: Path, run: str, member: Member) -> dict[Path, Path]:
@@ -55,14 +56,16 @@ def place(work: Path, root: Path, runs: Sequence[str] = tuple(MEMBERS)) -> None:
         run: list(of.values()) if run in runs else [path for path in of if path.exists()]
         for run, of in files.items()
     }
-    limits = {"base": MAX_BASE_BYTES, "head": MAX_HEAD_BYTES}
-    others = [path for run, paths in counted.items() if run not in limits for path in paths]
+    heads = [run for run, member in MEMBERS.items() if member.kind == "head"]
+    others = [run for run in MEMBERS if run not in ("base", *heads)]
+    groups = (
+        ("the base", ["base"], MAX_BASE_BYTES),
+        ("the heads together", heads, MAX_HEADS_BYTES),
+        ("the others together", others, MAX_OTHER_BYTES),
+    )
     sizes = {
-        **{
-            f"the {run}": checked(f"the {run}", counted[run], limit)
-            for run, limit in limits.items()
-        },
-        "the others": checked("the others together", others, MAX_OTHER_BYTES),
+        what: checked(what, [path for run in of for path in counted[run]], limit)
+        for what, of, limit in groups
     }
     for run in runs:
         for target, source in files[run].items():

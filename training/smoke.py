@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from training.models.config import BASE, DRAFT
-from training.models.head_config import HEAD
+from training.models.head_config import HEADS
 from training.models.moe_config import MOE
 from training.programs import RunProgram, run_forked
 from training.stages import Effort
@@ -63,13 +63,15 @@ SHAPE = {
     "num_key_value_heads": 1,
     "head_dim": 32,
 }
+NARROW = {"vocab_size": 512, "num_attention_heads": 2, "num_key_value_heads": 1}
 # Every module's constants of these names; all others are as in earnest.
 TOYS: dict[str, Any] = {
     "BASE": replace(BASE, intermediate_size=96, **SHAPE),
     "DRAFT": replace(DRAFT, intermediate_size=64, **(SHAPE | {"num_hidden_layers": 1})),
-    "HEAD": replace(
-        HEAD, feature_layers=(0, 1, 2), vocab_size=512, num_attention_heads=2, num_key_value_heads=1
-    ),
+    "HEADS": {
+        "head": replace(HEADS["head"], feature_layers=(0, 1, 2), **NARROW),
+        "mtp": replace(HEADS["mtp"], **NARROW),
+    },
     "MOE": replace(MOE, intermediate_size=96, moe_intermediate_size=32, **SHAPE),
     "HELD_OUT_WINDOWS": 4,
     "COMPLETION_TOKENS": 24,

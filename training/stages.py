@@ -16,6 +16,7 @@ from typing import Literal
 from headrace.models import FAMILIES
 from training.members import MEMBERS, PROVENANCE_FILE
 from training.models.config import CHECKPOINT_NAME, read_note
+from training.models.head_config import HEADS
 
 PACKAGES_FILE = Path(__file__).parent / "data" / "packages.txt"
 ARCHITECTURES = {"base": "qwen3", "draft": "qwen3", "moe": "glm4_moe"}
@@ -152,7 +153,7 @@ def plan(work: Path, root: Path, effort: Effort = FULL) -> list[Stage]:
         ),
         trained("base", ("base",)),
         trained("draft", ("draft",), base),
-        trained("head", ("head",), base),
+        *(trained(name, ("head", name), base) for name in HEADS),
         trained("moe", ("moe",), base),
         trained("moe-control", ("moe", "--control"), base),
         *(
@@ -229,11 +230,14 @@ def measures(work: Path, effort: Effort) -> list[Stage]:
             Path(base),
             Path(draft),
         ),
-        measured(
-            "head-acceptance",
-            ("measure.head_acceptance", base, str(exported(work, "head")), *effort.acceptance),
-            Path(base),
-            *(exported(work, "head") / file for file in MEMBERS["head"].folder_files),
+        *(
+            measured(
+                f"{name}-acceptance",
+                ("measure.head_acceptance", base, str(exported(work, name)), *effort.acceptance),
+                Path(base),
+                *(exported(work, name) / file for file in MEMBERS[name].folder_files),
+            )
+            for name in HEADS
         ),
         *(
             measured(

@@ -35,6 +35,7 @@ from headrace.models.heads import (
     load_eagle3,
     load_medusa,
     load_mtp,
+    open_mtp_folder,
 )
 from headrace.models.heads.mtp import mtp_checkpoint
 from headrace.ops.interface import Ops
@@ -53,6 +54,7 @@ from tests.tiny_heads import (
     write_dflash,
     write_eagle3,
     write_medusa,
+    write_mtp_folder,
 )
 from tests.tiny_heads import mtp_checkpoint as tiny_mtp
 
@@ -329,6 +331,7 @@ HEADS = [
     ("eagle3", "F32", "auto"), ("eagle3", "BF16", "q8_0"), ("mimo_v2_flash", "F32", "auto"),
     ("step3p7", "BF16", "int8"), ("ernie4_5_moe", "Q8_0", "auto"), ("dflash", "F32", "auto"),
     ("dflash", "BF16", "q4_0"), ("dflash-window", "Q8_0", "auto"), ("medusa", "F32", "q4_0"),
+    ("mtp-apart", "Q8_0", "auto"),
 ]  # fmt: skip
 
 
@@ -361,6 +364,14 @@ def check_head(
         kinds = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 20}
         stated = dflash_config(dict(checkpoint.config), **(kinds if "window" in family else {}))
         head = load_dflash(open_head_folder(write_dflash(tmp_path, stated)), model, ops)
+    elif family == "mtp-apart":
+        both = tiny_mtp("qwen3", codec, logit_scale=2.0)
+        checkpoint = tiny_checkpoint("qwen3", codec, logit_scale=2.0)
+        model = load_model(checkpoint, ops)
+        path = write_mtp_folder(tmp_path, both, offsets=np.arange(144, dtype=np.int64))
+        opened = open_mtp_folder(path, checkpoint, model.config)
+        layers_of = opened.folder.checkpoint
+        head = load_mtp(layers_of, model, ops, opened.config, opened.ids)
     elif family == "medusa":
         model = load_model(tiny_checkpoint("qwen3", codec, logit_scale=2.0), ops)
         weights = medusa_weights(model.config.hidden_size, model.vocab_size, 4, 1)

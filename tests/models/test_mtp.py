@@ -22,6 +22,7 @@ from tests.models.cases import prompt
 from tests.models.heads import Floats, Values, cache, rms, whole
 from tests.tiny import tiny_checkpoint, to_tensor
 from tests.tiny_families.mimo_v2_flash import FULL, WINDOWED
+from tests.tiny_heads import AROUND, Around
 from tests.tiny_heads import mtp_checkpoint as tiny_mtp
 
 ALONE: dict[str, dict[str, Any]] = {
@@ -33,6 +34,7 @@ ALONE: dict[str, dict[str, Any]] = {
     "mimo_v2_flash": {"layer_types": [WINDOWED], "mlp_layer_types": ["dense"]},
     "step3p7": {"layer_types": [FULL], "mlp_layer_types": ["dense"], "swiglu_limits": [0.0]},
     "ernie4_5_moe": {},
+    "qwen3": {},
 }
 """What a config says of a model with one layer like those for further tokens, and no other."""
 
@@ -50,14 +52,13 @@ class SlowMtp:
         self.count = mtp_config(opened, self.target.config).num_layers
         stated = dict(checkpoint.config)
         limits = stated.get("swiglu_limits_shared")
+        key = AROUND.get(family, Around()).key
+        no_drafts = {} if key is None else {key: 0}
         self.configs = [
-            stated | {"num_hidden_layers": 1, "num_nextn_predict_layers": 0} | ALONE[family]
+            stated | {"num_hidden_layers": 1} | no_drafts | ALONE[family]
             | ({} if limits is None else {"swiglu_limits_shared": limits[3 + index :][:1]})
             for index in range(self.count)
         ]  # fmt: skip
-        if family == "mimo_v2_flash":
-            for config in self.configs:
-                del config["num_nextn_predict_layers"]
 
     def norm(self, x: Any, name: str | None, index: int) -> Floats:
         stored = self.checkpoint.tensors["model.norm.weight"]
@@ -83,7 +84,8 @@ class SlowMtp:
         own = {
             f"model.layers.0.{key.removeprefix(at)}": tensor
             for key, tensor in self.opened.tensors.items()
-            if key.startswith(at) and not any(part and part in key for part in around)
+            if key.startswith(at)
+            and not any(part and key.startswith(f"{at}{part}.") for part in around)
         }
         tensors = {
             **own,
@@ -138,7 +140,7 @@ class SlowMtp:
     [
         ("mimo", 1), ("glm4_moe", 1), ("deepseek_v3", 1), ("ernie4_5_moe", 1), ("mimo", 2),
         ("mimo_v2_flash", 1), ("mimo_v2_flash", 3), ("step3p7", 1), ("step3p7", 3),
-        ("glm_moe_dsa", 1), ("deepseek_v32", 1),
+        ("glm_moe_dsa", 1), ("deepseek_v32", 1), ("qwen3", 1), ("qwen3", 2),
     ],
 )  # fmt: skip
 def test_layers_for_further_tokens_are_models_of_one_layer_over_what_is_joined(

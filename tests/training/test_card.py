@@ -16,7 +16,7 @@ from training.cards import schedule
 from training.cards.card import gather, render, renewed
 from training.members import MEMBERS
 from training.models.config import NOTE_KEY
-from training.models.head_config import HeadConfig
+from training.models.head_config import NORMED, HeadConfig
 from training.models.moe_config import MoEConfig
 from training.stages import exported, exported_gguf
 
@@ -33,14 +33,18 @@ FIGURES = {
 }
 MOE = MoEConfig(**{**asdict(SHAPE), "moe_intermediate_size": 32})
 HEAD = HeadConfig(feature_layers=(0, 1, 2), vocab_size=30)
+MTP = HeadConfig(kind="mtp", feature_layers=(NORMED,), vocab_size=30)
 LORA = {"rank": 8, "alpha": 16, "targets": ["q_proj", "v_proj"]}
 SHAPES: dict[str, Any] = {
     "base": asdict(SHAPE),
     "draft": asdict(SHAPE),
-    "head": {
-        "base": asdict(SHAPE),
-        "head": {**asdict(HEAD), "feature_layers": list(HEAD.feature_layers)},
-        "token_ids": list(range(30)),
+    **{
+        run: {
+            "base": asdict(SHAPE),
+            "head": {**asdict(head), "feature_layers": list(head.feature_layers)},
+            "token_ids": list(range(30)),
+        }
+        for run, head in (("head", HEAD), ("mtp", MTP))
     },
     "moe": asdict(MOE),
     "typed": {"base": asdict(SHAPE), "lora": LORA},
@@ -128,6 +132,18 @@ def measures() -> dict[str, Any]:
                 "alpha_error": 0.0111,
                 "drafting": [{"n_drafted": 4, "accepted": 1.75, "n_passes": 9}],
             }
+        },
+        "mtp-acceptance": {
+            "figures": {
+                "n_prefixes": 150,
+                "prefix_tokens": 256,
+                "continued_tokens": 64,
+                "alpha": 0.6321,
+                "alpha_error": 0.0101,
+                "drafting": [{"n_drafted": 4, "accepted": 1.5, "n_passes": 9}],
+            },
+            "date": "2026-11-30",
+            "kinds": {},
         },
         "head-acceptance": {
             "figures": {
@@ -232,7 +248,7 @@ def test_every_card_says_what_every_card_must(run: str, work: Path) -> None:
         "PROVENANCE.md",
         "at most 2,048 tokens",
         "make models",
-        "took 356 minutes",  # an hour and a minute of times.json, and five runs' time in steps
+        "took 415 minutes",  # an hour and a minute of times.json, and six runs' time in steps
     ):
         assert text in " ".join(card.split()), text
     assert str(work) not in card
@@ -293,8 +309,9 @@ def test_a_head_s_card_has_what_it_reads_and_how_often_it_is_right(work: Path) -
     assert "| model.safetensors |" in card and "| config.json | 2 |" in card
     assert "| headrace-head | 71.2% ± 1.0% |" in card
     assert "| headrace-draft | 65.4% ± 1.1% |" in card
-    assert "| tokens per pass | with headrace-draft |" in card
-    assert "| 4 | 2.25 | 3.25 | 2.75 |" in card and "| 5 | 2.38 | 3.38 |  |" in card
+    assert "| tokens per pass | with headrace-mtp | with headrace-draft |" in card
+    assert "| 4 | 2.25 | 3.25 | 2.50 | 2.75 |" in card
+    assert "| 5 | 2.38 | 3.38 |  |  |" in card
     assert "| held-out | places | 1 right | 2 right | 3 right | taken of 3 |" in card
     assert "| code | 5,432 | 71.0% | 50.0% | 25.0% | 1.46 |" in card
     assert "| answers to questions | 99 | 80.0% | 62.5% | 50.0% | 1.93 |" in card
@@ -303,12 +320,22 @@ def test_a_head_s_card_has_what_it_reads_and_how_often_it_is_right(work: Path) -
     assert "What the base learnt from, and this from a part of it:" in card
     assert "It writes plausible Python" not in card and "## How well it predicts" not in card
     assert "](../../src/headrace/embedded/CARD.md)" in card
-    (work / "measures" / "acceptance.json").unlink()
+    for name in ("acceptance", "mtp-acceptance"):
+        (work / "measures" / f"{name}.json").unlink()
     alone = render(gather("head", work))
     assert "headrace-draft" not in alone and "| 4 | 2.25 | 3.25 |\n" in alone
     (work / "measures" / "head-acceptance.json").unlink()
     with pytest.raises(KeyError, match="--only measure-head-acceptance writes it"):
         render(gather("head", work))
+
+
+def test_the_card_of_a_layer_for_further_tokens_has_its_own_figures(work: Path) -> None:
+    card = render(gather("mtp", work))
+    assert "| headrace-mtp | 63.2% ± 1.0% |\n| headrace-head | 71.2% ± 1.0% |" in card
+    assert "| 4 | 1.50 | 2.50 | 3.25 | 2.75 |" in card
+    assert "| features | 64 numbers: the base's states behind its last norm" in card
+    assert "| kind | layer for multi-token prediction of headrace-base" in card
+    assert "By position and kind of text" not in card
 
 
 def test_a_run_of_short_windows_says_so() -> None:

@@ -229,6 +229,9 @@ def test_members_are_placed_where_they_belong(tmp_path: Path) -> None:
         "models/headrace-head/CARD.md",
         "models/headrace-head/config.json",
         "models/headrace-head/model.safetensors",
+        "models/headrace-mtp/CARD.md",
+        "models/headrace-mtp/config.json",
+        "models/headrace-mtp/model.safetensors",
         "models/headrace-moe/CARD.md",
         "models/headrace-moe/headrace-moe-q8_0.gguf",
         "models/headrace-typed/CARD.md",
@@ -258,7 +261,7 @@ def test_members_are_placed_one_by_one_and_counted_together(
 
 @pytest.mark.parametrize(
     ("run", "what"),
-    [("base", "the base"), ("head", "the head"), ("moe", "the others together")],
+    [("base", "the base"), ("mtp", "the heads together"), ("moe", "the others together")],
 )
 def test_what_is_too_large_is_not_placed(
     run: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -266,7 +269,7 @@ def test_what_is_too_large_is_not_placed(
     work, root = tmp_path / "work", tmp_path / "root"
     write_exports(work)
     monkeypatch.setattr(placing, "MAX_BASE_BYTES", 200)
-    monkeypatch.setattr(placing, "MAX_HEAD_BYTES", 200)
+    monkeypatch.setattr(placing, "MAX_HEADS_BYTES", 200)
     monkeypatch.setattr(placing, "MAX_OTHER_BYTES", 300)
     member = MEMBERS[run]
     large = work / "export" / member.gguf.name
@@ -338,8 +341,9 @@ def test_the_whole_family_is_made_of_toys(tmp_path: Path) -> None:
         if member.kind == "model":
             checkpoint = open_checkpoint(root / member.gguf)
             assert set(checkpoint.eos_token_ids) == {0, 2}, run
-    head = open_head_folder(root / MEMBERS["head"].place)
-    assert head.config["draft_vocab_size"] == 512
+    for name in ("head", "mtp"):
+        head = open_head_folder(root / MEMBERS[name].place)
+        assert head.config["draft_vocab_size"] == 512
     assert "starlette" in (root / "models" / "PROVENANCE.md").read_text()
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert again.returncode == 0 and "==" not in again.stderr

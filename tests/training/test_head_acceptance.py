@@ -27,25 +27,29 @@ from training.loop import checkpoint  # noqa: E402
 from training.measure import acceptance, head_acceptance, kinds_of_text  # noqa: E402
 from training.measure.head_acceptance import HeadGuesses, open_head, right_in_a_row  # noqa: E402
 from training.measure.predictor import ModulePredictor, continued  # noqa: E402
-from training.models.head_config import HeadConfig  # noqa: E402
+from training.models.head_config import NORMED, HeadConfig  # noqa: E402
 from training.models.head_model import Head, features_of  # noqa: E402
+from training.models.heads import make_head  # noqa: E402
 from training.models.model import LanguageModel  # noqa: E402
 
-CONFIG = HeadConfig(
-    feature_layers=(0, 1, 2), vocab_size=34, intermediate_size=24, num_attention_heads=2,
-    num_key_value_heads=1,
-)  # fmt: skip
+CONFIGS = {
+    kind: HeadConfig(
+        kind=kind, feature_layers=layers, vocab_size=34, intermediate_size=24,
+        num_attention_heads=2, num_key_value_heads=1,
+    )
+    for kind, layers in (("eagle3", (0, 1, 2)), ("mtp", (NORMED,)))
+}  # fmt: skip
 TOKEN_IDS = list(range(3, 37))
 STEPS = 40
 
 
-def trained_head(base: LanguageModel) -> Head:
+def trained_head(kind: str, base: LanguageModel) -> Head:
     """A head that is sometimes right about what `base` says."""
     generator = torch.Generator().manual_seed(3)
     prefixes = torch.randint(VOCABULARY, (32, 8), generator=generator)
     ids = torch.cat((prefixes, continued(ModulePredictor(base, bfloat16=False), prefixes, 16)), 1)
     torch.manual_seed(5)
-    head = Head(CONFIG, base, TOKEN_IDS)
+    head = make_head(CONFIGS[kind], base, TOKEN_IDS)
     objective = HeadObjective(head, base, TOKEN_IDS)
     optimizer = torch.optim.AdamW(head.parameters(), lr=0.01)
     for _ in range(STEPS):
@@ -57,17 +61,15 @@ def trained_head(base: LanguageModel) -> Head:
 
 def proposals_of(head: Head, base: LanguageModel, ids: list[int], n_drafted: int) -> list[int]:
     """A chain behind `ids`, one proposal after another: the base has not read the last of them."""
-    model = head.model
-    features, _ = features_of(base, torch.tensor([ids[:-1]]), CONFIG.feature_layers)
-    states = model.fc(features)
+    features, _ = features_of(base, torch.tensor([ids[:-1]]), head.config.feature_layers)
+    states = head.begin(features)
     tokens = list(ids)
     for _ in range(n_drafted):
         length = states.shape[1]
         embedded = base.model.embed_tokens(torch.tensor([tokens[1:]]))
-        cos, sin = model.cos[:length], model.sin[:length]
-        out = model.layers[0](embedded, states, cos, sin, [])[:, -1:]
-        tokens.append(TOKEN_IDS[int(head.lm_head(model.norm(out)).argmax())])
-        states = torch.cat((states, out), dim=1)
+        logits, out = head.guess(embedded, states, head.cos[:length], head.sin[:length], [])
+        tokens.append(TOKEN_IDS[int(logits[:, -1].argmax())])
+        states = torch.cat((states, out[:, -1:]), dim=1)
     return tokens[len(ids) :]
 
 
@@ -91,9 +93,10 @@ def chains(
     return accepted
 
 
-def test_acceptance_is_that_of_real_chains() -> None:
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_acceptance_is_that_of_real_chains(kind: str) -> None:
     base = random_model(seed=1)
-    head = trained_head(base)
+    head = trained_head(kind, base)
     predictor = ModulePredictor(base, bfloat16=False)
     prefixes = torch.randint(VOCABULARY, (8, 8), generator=torch.Generator().manual_seed(4))
     guesses = HeadGuesses(head, predictor, torch.tensor(TOKEN_IDS))
@@ -157,7 +160,9 @@ def test_what_repeats_ends_with_its_beginning() -> None:
 def test_a_token_that_the_head_does_not_know_is_never_guessed() -> None:
     base = random_model(seed=1)
     guesses = HeadGuesses(
-        Head(CONFIG, base, TOKEN_IDS), ModulePredictor(base), torch.tensor(TOKEN_IDS)
+        make_head(CONFIGS["eagle3"], base, TOKEN_IDS),
+        ModulePredictor(base),
+        torch.tensor(TOKEN_IDS),
     )
     ids = torch.randint(VOCABULARY, (4, 12), generator=torch.Generator().manual_seed(4))
     found = guesses.guesses(ids, 3)
@@ -177,7 +182,7 @@ def write_head(path: Path, base: LanguageModel) -> None:
     torch.manual_seed(2)
     stated = {**asdict(config), "feature_layers": list(config.feature_layers)}
     shape = {"head": stated, "base": asdict(STORED_SHAPE), "token_ids": token_ids}
-    head = Head(config, base, token_ids)
+    head = make_head(config, base, token_ids)
     checkpoint.save(path, head, [], checkpoint.Progress(), {}, shape)
 
 
@@ -187,7 +192,7 @@ def test_the_report_has_the_documented_keys(
     write_held_out(tmp_path)
     base, run, out = (tmp_path / name for name in ("base.safetensors", "head.st", "out.json"))
     write_head(run, write_checkpoint(base, seed=1))
-    export_head(run, tmp_path / "folder", torch.float32)
+    export_head(run, tmp_path / "folder", eight_bits=False)
     for module in (acceptance, kinds_of_text):
         monkeypatch.setattr(module, "PREFIX_TOKENS", 8)
     options = ["--data", str(tmp_path), "--json", str(out), "--prefixes", "3"]

@@ -67,10 +67,11 @@ class Evidence:
 
 
 def count_parameters(weights: Path) -> int:
-    """Numbers that were learnt in a safetensors file: tables of ids are none."""
+    """Numbers that were learnt in a safetensors file: tables of ids, and scales, are none."""
     with safe_open(weights, framework="np") as file:
-        slices = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118
-        learnt = [of for of in slices if of.get_dtype().startswith(("F", "BF"))]
+        names = [name for name in file.keys() if not name.endswith("_scale")]  # noqa: SIM118
+        slices = [file.get_slice(name) for name in names]
+        learnt = [of for of in slices if of.get_dtype().startswith(("F", "BF", "I8"))]
         return sum(math.prod(of.get_shape()) for of in learnt)
 
 

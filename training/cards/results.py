@@ -97,26 +97,39 @@ def acceptance(evidence: Evidence) -> str:
     return f"## How often the base agrees\n\n{how}\n\n{table(head, rows)}"
 
 
+PROPOSING = {
+    "headrace-head": "head-acceptance",
+    "headrace-mtp": "mtp-acceptance",
+    "headrace-draft": "acceptance",
+}
+"""What proposes tokens to the base, and which measure says how often it is right."""
+
+
 def head_acceptance(evidence: Evidence) -> str:
-    """How often the base takes what the head proposes, beside the draft where that was measured."""
-    found = evidence.measured("head-acceptance")["figures"]
-    beside = {"headrace-head": found}
-    if "acceptance" in evidence.measures:
-        beside["headrace-draft"] = evidence.measures["acceptance"]["figures"]
+    """How often the base takes what the head proposes, beside what else proposes where that was
+    measured."""
+    own, measure = evidence.member.name, f"{evidence.member.run}-acceptance"
+    found = evidence.measured(measure)["figures"]
+    beside = {own: found} | {
+        name: evidence.measures[report]["figures"]
+        for name, report in PROPOSING.items()
+        if report in evidence.measures and name != own
+    }
     shares = [(name, share_with_error(figures)) for name, figures in beside.items()]
     taken = {
         name: {row["n_drafted"]: row["accepted"] for row in figures["drafting"]}
         for name, figures in beside.items()
     }
     rows = []
-    for n_drafted, accepted in taken["headrace-head"].items():
+    others = [name for name in beside if name != own]
+    for n_drafted, accepted in taken[own].items():
         row = [n_drafted, f"{accepted:.2f}", f"{accepted + 1:.2f}"]
-        if len(taken) > 1:
-            other = taken["headrace-draft"].get(n_drafted)
+        for name in others:
+            other = taken[name].get(n_drafted)
             row.append("" if other is None else f"{other + 1:.2f}")
         rows.append(row)
     head = ["drafted per pass of the base", "taken", "tokens per pass"]
-    head += [f"with {name}" for name in beside if name != "headrace-head"]
+    head += [f"with {name}" for name in others]
     how = paragraph(f"""
         Both greedy, behind {found["n_prefixes"]} prefixes of {found["prefix_tokens"]} tokens of
         held-out code, {found["continued_tokens"]} tokens each. A proposal behind others goes on
@@ -124,7 +137,7 @@ def head_acceptance(evidence: Evidence) -> str:
         never right.""")
     first = table(("", "the base's tokens that are its first guess"), shares)
     told = [how, first, table(head, rows)]
-    report = evidence.measured("head-acceptance")
+    report = evidence.measured(measure)
     if report["kinds"]:
         told.append(acceptance_by_kind(report))
     return "\n\n".join(("## How often the base agrees", *told))

@@ -82,16 +82,20 @@ def shape_of_head(evidence: Evidence) -> list[tuple[str, str]]:
     head = HeadConfig.of_note(evidence.note["model"]["head"])
     layers = ", ".join(str(layer) for layer in head.feature_layers)
     width = len(head.feature_layers) * base["hidden_size"]
+    of_base = f"the base's states behind {layers} of its {base['num_hidden_layers']} layers"
+    kind = "EAGLE-3 head of headrace-base, in the form of EAGLE's repositories"
+    if head.kind == "mtp":
+        of_base = "the base's states behind its last norm, and further on its own"
+        kind = (
+            "layer for multi-token prediction of headrace-base, named as those of Qwen3-Next; its "
+            "output is the base's"
+        )
     heads = f"{head.num_attention_heads}, {head.num_key_value_heads}, {base['head_dim']}"
     return [
-        ("kind", "EAGLE-3 head of headrace-base, in the form of EAGLE's repositories, BF16"),
+        ("kind", f"{kind}; matrices in 8 bits with a scale a row, the rest in BF16"),
         ("parameters", f"{evidence.n_parameters:,}"),
         ("hidden, layers", f"{base['hidden_size']}, 1"),
-        (
-            "features",
-            f"{width:,} numbers: the base's states behind {layers} of its "
-            f"{base['num_hidden_layers']} layers",
-        ),
+        ("features", f"{width:,} numbers: {of_base}"),
         ("feed-forward", f"{head.intermediate_size}"),
         ("query heads, KV heads, head width", heads),
         (

@@ -1,4 +1,4 @@
-"""How often a base takes what an EAGLE-3 head of it proposes, on held-out code, both greedy.
+"""How often a base takes what a head of it proposes, on held-out code, both greedy.
 
 Prefixes, continuations and figures are those of acceptance.py, so a head stands beside a draft. A
 head goes on from states of its own, so a later proposal is another guess than a first one: each
@@ -27,7 +27,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from training.data.tokenizer import END_OF_TEXT_ID, TURN_END_ID
-from training.loop.checkpoint import load_weights
 from training.measure.acceptance import (
     CONTINUED_TOKENS,
     MAX_DRAFTED,
@@ -42,6 +41,7 @@ from training.measure.predictor import ModulePredictor, continued, open_predicto
 from training.models.config import read_note
 from training.models.head_config import HeadConfig
 from training.models.head_model import Head, features_of
+from training.models.heads import make_head, read_head
 
 # The head's logits of so many, at MAX_DRAFTED depths, of 2,048 tokens and 320 places each, take
 # 0.2 GB.
@@ -62,7 +62,7 @@ class ByPosition:
 
 
 class HeadGuesses:
-    """An EAGLE-3 head in float32 beside the base whose features it reads."""
+    """A head in float32 beside the base whose features it reads."""
 
     def __init__(self, head: Head, base: ModulePredictor, token_ids: Tensor) -> None:
         self.head = head.eval().requires_grad_(False)
@@ -96,8 +96,8 @@ def open_head(path: Path, base: ModulePredictor) -> HeadGuesses:
             f"{path.name} is the head of a base of shape {note['base']}, this base has {shape}: "
             "give the base that it was trained with"
         )
-    head = Head(HeadConfig.of_note(note["head"]), base.model, note["token_ids"])
-    load_weights(weights, head)
+    head = make_head(HeadConfig.of_note(note["head"]), base.model, note["token_ids"])
+    head.load_state_dict(read_head(weights))
     return HeadGuesses(head, base, torch.tensor(note["token_ids"]))
 
 
@@ -175,7 +175,7 @@ def by_position(following: Tensor, agreed: Tensor) -> ByPosition | None:
 
 
 def main() -> None:
-    arguments = arguments_of("head", "Measure an EAGLE-3 head against its base.").parse_args()
+    arguments = arguments_of("head", "Measure a head against its base.").parse_args()
     torch.set_num_threads(arguments.threads)
     base = open_predictor(arguments.base, bfloat16=arguments.bfloat16)
     head = open_head(arguments.head, base)

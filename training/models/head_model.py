@@ -1,57 +1,63 @@
-"""An EAGLE-3 head in plain PyTorch, with the tensor names of `speculators`.
+"""What the heads of the base have in common, in plain PyTorch: the depths of a chain of guesses.
 
-Of token t, whose features the base computed, and token t + 1, it guesses t + 2 (arXiv 2503.01840):
+Of token t, whose features the base computed, and token t + 1, a head guesses t + 2:
 
-    s = fc(features of t)
-    x = s + attention(norm(embedding of t + 1), norm(s));  y = x + mlp(norm(x))
-    logits of t + 2 = lm_head(norm(y)), over the commonest tokens only
+    s = begin(features of t)
+    logits of t + 2, s of t + 1 = guess(embedding of t + 1, s)     over the commonest tokens only
 
-Where the base has not been yet, y of the place before stands for s. So it is trained to go on from
-what it says itself: place by place over the same text, a place at depth n attends to what it was at
-depth 0 up to n places back, and to itself at each depth since.
+Where the base has not been yet, what the place before gave stands for s. So a head is trained to go
+on from what it says itself: place by place over the same text, a place at depth n attends to what
+it was at depth 0 up to n places back, and to itself at each depth since.
 
 Shapes: B sequences, T positions, D hidden, H query heads, E head width, V tokens it knows.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from training.models.config import ModelConfig
-from training.models.head_config import HeadConfig
-from training.models.model import FeedForward, LanguageModel, RMSNorm, rope_table, rotate
+from training.models.head_config import NORMED, HeadConfig
+from training.models.model import LanguageModel, RMSNorm, rope_table, rotate
+
+Kept = list[tuple[Tensor, Tensor]]
+"""K and V of each depth so far, each [B, H, T, E]."""
 
 
 class DeepAttention(nn.Module):
-    """Attention over pairs of an embedding and a state, at one depth after another."""
+    """Attention over what a head knows of each place, at one depth after another."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, width: int, *, head_norms: bool) -> None:
+        """width: of its input. head_norms: whether each head of Q and K is normed, as the base's
+        are."""
         super().__init__()
         self.head_dim = config.head_dim
         self.n_shared = config.num_attention_heads // config.num_key_value_heads
-        width = 2 * config.hidden_size
         q_size = config.num_attention_heads * config.head_dim
         kv_size = config.num_key_value_heads * config.head_dim
         self.q_proj = nn.Linear(width, q_size, bias=False)
         self.k_proj = nn.Linear(width, kv_size, bias=False)
         self.v_proj = nn.Linear(width, kv_size, bias=False)
         self.o_proj = nn.Linear(q_size, config.hidden_size, bias=False)
+        self.q_norm = RMSNorm(config.head_dim, config.rms_norm_eps) if head_norms else None
+        self.k_norm = RMSNorm(config.head_dim, config.rms_norm_eps) if head_norms else None
 
-    def forward(
-        self, x: Tensor, cos: Tensor, sin: Tensor, kept: list[tuple[Tensor, Tensor]]
-    ) -> Tensor:
-        """x: [B, T, 2 D] at depth len(kept), whose K and V are added to `kept`."""
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, kept: Kept) -> Tensor:
+        """x: [B, T, width] at depth len(kept), whose K and V are added to `kept`."""
         batch, length, _ = x.shape
 
         def heads(projected: Tensor) -> Tensor:
             return projected.view(batch, length, -1, self.head_dim).transpose(1, 2)
 
         depth = len(kept)
-        q = rotate(heads(self.q_proj(x)), cos, sin) * self.head_dim**-0.5
-        k, v = rotate(heads(self.k_proj(x)), cos, sin), heads(self.v_proj(x))
+        q, k, v = heads(self.q_proj(x)), heads(self.k_proj(x)), heads(self.v_proj(x))
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k = rotate(q, cos, sin) * self.head_dim**-0.5, rotate(k, cos, sin)
         k, v = (part.repeat_interleave(self.n_shared, dim=1) for part in (k, v))
         kept.append((k.to(v.dtype), v))
         q = q.to(v.dtype)
@@ -75,51 +81,14 @@ class DeepAttention(nn.Module):
         return projected
 
 
-class HeadLayer(nn.Module):
-    """Attention over the pair, then feed-forward, each added to the state."""
+class Head(nn.Module, ABC):
+    """A head of `base` with one layer, which knows its tokens `token_ids`, in ascending order.
 
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.hidden_norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.self_attn = DeepAttention(config)
-        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.mlp = FeedForward(config)
-
-    def forward(
-        self,
-        tokens: Tensor,
-        state: Tensor,
-        cos: Tensor,
-        sin: Tensor,
-        kept: list[tuple[Tensor, Tensor]],
-    ) -> Tensor:
-        joined = torch.cat((self.input_layernorm(tokens), self.hidden_norm(state)), dim=-1)
-        x = state + self.self_attn(joined, cos, sin, kept)
-        mixed: Tensor = x + self.mlp(self.post_attention_layernorm(x))
-        return mixed
-
-
-class HeadDecoder(nn.Module):
-    """Features and tokens to what the head's output is made of."""
+    A module's names are those of the tensors that its folder has.
+    """
 
     cos: Tensor
     sin: Tensor
-
-    def __init__(self, config: HeadConfig, base: ModelConfig) -> None:
-        super().__init__()
-        layer = config.layer(base)
-        width = len(config.feature_layers) * layer.hidden_size
-        self.fc = nn.Linear(width, layer.hidden_size, bias=False)
-        self.layers = nn.ModuleList([HeadLayer(layer)])
-        self.norm = RMSNorm(layer.hidden_size, layer.rms_norm_eps)
-        cos, sin = rope_table(layer.max_position_embeddings, layer.head_dim, layer.rope_theta)
-        self.register_buffer("cos", cos, persistent=False)
-        self.register_buffer("sin", sin, persistent=False)
-
-
-class Head(nn.Module):
-    """An EAGLE-3 head of `base`, which knows the tokens `token_ids` of it, in ascending order."""
 
     def __init__(self, config: HeadConfig, base: LanguageModel, token_ids: Sequence[int]) -> None:
         super().__init__()
@@ -128,30 +97,51 @@ class Head(nn.Module):
                 f"token_ids are {len(token_ids)}: {config.vocab_size} in ascending order are wanted"
             )
         self.config = config
-        self.model = HeadDecoder(config, base.config)
-        self.lm_head = nn.Linear(base.config.hidden_size, config.vocab_size, bias=False)
-        for name, parameter in self.named_parameters():
-            if parameter.dim() == 2 and name != "lm_head.weight":
+        layer = config.layer(base.config)
+        cos, sin = rope_table(layer.max_position_embeddings, layer.head_dim, layer.rope_theta)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
+        self.build(layer, base)
+        for parameter in self.parameters():
+            if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=0.02)
         with torch.no_grad():
-            self.lm_head.weight.copy_(base.model.embed_tokens.weight[list(token_ids)])
+            self.begin_as(base, base.model.embed_tokens.weight[list(token_ids)].detach())
+
+    @abstractmethod
+    def build(self, layer: ModelConfig, base: LanguageModel) -> None:
+        """Make the modules."""
+
+    @abstractmethod
+    def begin_as(self, base: LanguageModel, rows: Tensor) -> None:
+        """Take over what begins as the base's. rows: [V, D], of its output for the tokens."""
+
+    @abstractmethod
+    def begin(self, features: Tensor) -> Tensor:
+        """The state [B, T, D] of places that the base has been at, of its features."""
+
+    @abstractmethod
+    def guess(
+        self, tokens: Tensor, state: Tensor, cos: Tensor, sin: Tensor, kept: Kept
+    ) -> tuple[Tensor, Tensor]:
+        """Logits [B, T, V], and the states of the next places, of embeddings [B, T, D] and states
+        at depth len(kept)."""
 
     def forward(self, embedded: Tensor, features: Tensor, depths: int) -> list[Tensor]:
         """Logits [B, T, V] at each depth.
 
-        embedded: [B, T, D], of the token after each place; features: [B, T, 3 D], of the place. At
-        depth n, entry i is what the base's features of i - n say of token i + 2.
+        embedded: [B, T, D], of the token after each place; features: [B, T, layers * D], of the
+        place. At depth n, entry i is what the base's features of i - n say of token i + 2.
         """
-        model = self.model
-        cos, sin = model.cos[: embedded.shape[1]], model.sin[: embedded.shape[1]]
-        state = model.fc(features)
-        kept: list[tuple[Tensor, Tensor]] = []
+        cos, sin = self.cos[: embedded.shape[1]], self.sin[: embedded.shape[1]]
+        state = self.begin(features)
+        kept: Kept = []
         found = []
         for depth in range(depths):
             if depth:
                 state = moved(state, 1, dim=1)
-            state = model.layers[0](embedded, state, cos, sin, kept)
-            found.append(self.lm_head(model.norm(state)))
+            logits, state = self.guess(embedded, state, cos, sin, kept)
+            found.append(logits)
         return found
 
 
@@ -174,4 +164,5 @@ def features_of(base: LanguageModel, ids: Tensor, layers: Sequence[int]) -> tupl
     for index, layer in enumerate(decoder.layers, 1):
         x = layer(x, cos, sin)
         seen[index] = x
-    return torch.cat([seen[index] for index in layers], dim=-1), decoder.norm(x)
+    normed = seen[NORMED] = decoder.norm(x)
+    return torch.cat([seen[index] for index in layers], dim=-1), normed

@@ -51,12 +51,20 @@ class DraftParts:
     chained: bool = True
     """Of several layers: whether each reads what the one before it gave, or all of them the model's
     features."""
-    stands_apart: bool = False
-    """Whether norms and join of layer k are `model.NAME.k`, and not in the layer."""
+    apart: str | None = None
+    """Where norms and join of layer {layer} are, by their names {part}, if not in the layer; one
+    without {layer} has those of all layers."""
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Names in such a layer of what has another one in the model's layers."""
     copies: tuple[str, ...] = ("embed_tokens.weight", "shared_head.head.weight")
     """What is the model's again, and is not read."""
+
+    def apart_of(self, layer: int) -> dict[str, str]:
+        """Where names begin of what stands apart of such a layer, and its name in the layer."""
+        parts = (self.token_norm, self.feature_norm, self.join, self.final_norm)
+        if self.apart is None:
+            return {}
+        return {self.apart.format(part=part, layer=layer): part for part in parts if part}
 
 
 class Layer(ABC):
@@ -135,6 +143,8 @@ class Model(ABC):
                 loader.set_aside(behind, self.draft_names(config))
             if self.drafts_name is not None:
                 loader.set_aside(f"{self.drafts_name}.{index}", self.draft_names(config))
+            for apart in self.draft_parts.apart_of(index) if self.draft_parts else ():
+                loader.set_aside(apart, ("weight", "bias"))
         self._rope = rope_tables(config, ops, loader, max_positions)
         self._embedding = loader.embedding(name, rows, hidden)
         self._positions = (

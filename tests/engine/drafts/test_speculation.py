@@ -358,7 +358,7 @@ def test_sources_are_those_of_the_method() -> None:
     assert names('{"method": "suffix"}') == ["ngram", "suffix"]
     assert names('{"method": "ngram"}') == names("ngram") == ["ngram"]
     assert names("suffix") == ["ngram", "suffix"]
-    assert read_speculative_config(" mtp\n").has_mtp
+    assert read_speculative_config(" mtp\n").has_own_mtp
     assert names('{"suffix_decoding_max_cached_tokens": 0}') == ["ngram"]
     alone = speculation_of(read_speculative_config("auto"), shares=False)
     assert alone is not None and [source.name for source in alone._sources] == ["ngram"]

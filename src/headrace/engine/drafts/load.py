@@ -20,7 +20,15 @@ from headrace.engine.memory.draft_memory import plan_draft_cache
 from headrace.engine.memory.kv_memory import CachePlan, CacheShape, plan_kv_cache
 from headrace.errors import CheckpointError, HeadraceError, UnsupportedModelError
 from headrace.models import DecoderConfig, Model, load_model, read_config
-from headrace.models.heads import DraftHead, load_dflash, load_eagle3, load_medusa, load_mtp
+from headrace.models.heads import (
+    DraftHead,
+    MtpFolder,
+    load_dflash,
+    load_eagle3,
+    load_medusa,
+    load_mtp,
+    open_mtp_folder,
+)
 from headrace.models.heads.mtp import mtp_checkpoint
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint
@@ -122,6 +130,11 @@ def _load_folder(kind: HeadKind, folder: HeadFolder, target: Model, ops: Ops) ->
     return _LOADERS[kind](in_few_bits(folder, ops.num_threads), target, ops)
 
 
+def _load_layers(opened: MtpFolder, target: Model, ops: Ops) -> DraftHead:
+    folder = in_few_bits(opened.folder, ops.num_threads)
+    return load_mtp(folder.checkpoint, target, ops, opened.config, opened.ids)
+
+
 @contextmanager
 def _named(what: str) -> Iterator[None]:
     """Errors of what cannot be used say what it is."""
@@ -138,14 +151,20 @@ def open_draft(
 
     Raises HeadraceError (its kinds) for what cannot be opened, and where it is not of the target.
     """
-    if spec.has_mtp:
-        decoder = read_config(target, ignore_config_keys=config.ignore_config_keys)
-        layer = mtp_checkpoint(target, decoder, spec.most_of_model)
+    decoder = partial(read_config, target, ignore_config_keys=config.ignore_config_keys)
+    if spec.has_own_mtp:
+        layer = mtp_checkpoint(target, decoder(), spec.most_of_model)
         return _OpenedHead("the layer for further tokens", layer.nbytes, partial(load_mtp, layer))
     if spec.model is None:
         return None
     path = resolve_model(spec.model)
     kind = head_kind_of(spec, path)
+    if kind == "mtp":
+        words = f"the layer for further tokens of {path}"
+        with _named(words):
+            opened = open_mtp_folder(path, target, decoder(), spec.most_of_model)
+        load = partial(_load_layers, opened)
+        return _OpenedHead(words, few_bits_bytes(opened.folder), load)
     if kind is not None:
         folder = open_head_folder(path)
         return _OpenedHead("the head", few_bits_bytes(folder), partial(_load_folder, kind, folder))

@@ -9,6 +9,7 @@ ngram, suffix, mtp                         the same as {"method": NAME}
 {"method": "dflash", "model": "PATH"}      a head for this model that gives a block of drafts
 {"method": "medusa", "model": "PATH"}      heads for this model, one for each place
 {"method": "mtp"}                          the model's own layers for further tokens
+{"method": "mtp", "model": "PATH"}         such layers from a place of their own
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ _WITH_MODEL = {
 """Methods that need a model: what it is."""
 _WITHOUT_MORE = ("auto", "none", "ngram", "suffix", "mtp")
 """Methods that need nothing else: their name alone is a setting."""
+_MAY_HAVE_MODEL = ("auto", "mtp", *_WITH_MODEL)
 _METHODS = (*_WITHOUT_MORE, *_WITH_MODEL)
 Tokens = Annotated[int, Meta(ge=1, le=64)]
 Match = Annotated[int, Meta(ge=1, le=64)]
@@ -64,7 +66,8 @@ class SpeculativeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """
     model: str | None = None
     """Of draft_model: a smaller model with the same tokenizer, named as --model is. Of eagle3,
-    dflash and medusa: a folder with a head for this model."""
+    dflash and medusa: a folder with a head for this model. Of mtp: a folder or a GGUF file with
+    layers for further tokens, where the model has none of its own."""
     mtp: bool = False
     """With auto: the model's own layers for further tokens, beside what costs nothing."""
     num_speculative_tokens: Tokens | None = None
@@ -90,9 +93,9 @@ class SpeculativeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         return self.num_speculative_tokens or MOST_OF_MODEL
 
     @property
-    def has_mtp(self) -> bool:
+    def has_own_mtp(self) -> bool:
         """Whether the model's own layers for further tokens make drafts."""
-        return self.mtp or self.method == "mtp"
+        return self.mtp or (self.method == "mtp" and self.model is None)
 
 
 def read_speculative_config(text: str) -> SpeculativeConfig:
@@ -113,10 +116,10 @@ def read_speculative_config(text: str) -> SpeculativeConfig:
             f"{_FLAG}: method is {config.method} without a model; give model, "
             f"{_WITH_MODEL[config.method]}"
         )
-    if config.model is not None and config.sources not in ("auto", *_WITH_MODEL):
+    if config.model is not None and config.sources not in _MAY_HAVE_MODEL:
         raise ConfigError(
             f"{_FLAG}: model is {config.model!r}, and method {config.method} has none; omit one of "
-            "them, or use draft_model, eagle3, dflash, medusa or auto"
+            "them, or use draft_model, eagle3, dflash, medusa, mtp or auto"
         )
     if config.mtp and (config.sources not in ("auto", "mtp") or config.model is not None):
         raise ConfigError(

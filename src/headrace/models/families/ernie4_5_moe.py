@@ -34,7 +34,6 @@ from headrace.models.decoder import ExpertLayer
 from headrace.models.experts import ExpertNames
 from headrace.models.families.ernie4_5 import MAX_POSITIONS, NORM_EPS, THETA
 from headrace.models.families.llama import read_llama
-from headrace.models.loader import Loader
 from headrace.models.model import DraftParts, Model
 from headrace.ops.experts import Routing
 from headrace.weights.architectures.ernie import read_least_sum
@@ -61,7 +60,7 @@ class ErnieMoe(Model):
         join="mtp_linear_proj",
         final_norm=None,
         features_normed=False,
-        stands_apart=True,
+        apart="model.{part}.{layer}",
     )
 
     @staticmethod
@@ -96,13 +95,6 @@ class ErnieMoe(Model):
         norms = ("input_layernorm", "post_attention_layernorm")
         weights = [f"{module}.weight" for module in (*norms, *projections)]
         return (*weights, *(f"{module}.bias" for module in projections))
-
-    def load_more(self, config: DecoderConfig, loader: Loader) -> None:
-        """Set aside what joins a token's embedding to what the last layer gave."""
-        for index in range(config.draft_layers):
-            joining = [f"mtp_{part}.{index}.weight" for part in ("emb_norm", "hidden_norm")]
-            joining += [f"mtp_linear_proj.{index}.{kind}" for kind in ("weight", "bias")]
-            loader.set_aside("model", joining)
 
 
 def _read_experts(reader: ConfigReader) -> ExpertsConfig:

@@ -28,9 +28,8 @@ from headrace.errors import CheckpointError
 from headrace.models.blocks import Attention
 from headrace.models.families.qwen3 import Qwen3Layer
 from headrace.models.heads.dflash_config import DflashConfig, read_dflash
-from headrace.models.heads.head import Carried, DraftHead, FirstPass, target_ids
+from headrace.models.heads.head import Carried, DraftHead, FirstPass, SomeTokens, target_ids
 from headrace.models.loader import Loader
-from headrace.models.loading.linear import Linear
 from headrace.models.loading.reader import EMBEDDING, HEAD
 from headrace.models.model import Model
 from headrace.ops.interface import Array, EmbeddingWeight, Ops
@@ -58,7 +57,6 @@ class DflashHead(DraftHead):
         self.block_drafts = config.block_size - 1
         self.max_positions = min(self.max_positions, decoder.max_positions)
         self._block = config
-        self._ids = ids
         self._own_embedding: EmbeddingWeight | None = None
         if loader.has(EMBEDDING):
             rows = max(loader.rows(EMBEDDING), target.vocab_size)
@@ -68,10 +66,9 @@ class DflashHead(DraftHead):
         self._context_norm = loader.norm("model.hidden_norm", hidden, eps)
         self._layers = [Qwen3Layer(decoder, loader, at) for at in range(decoder.num_layers)]
         self._norm = loader.norm("model.norm", hidden, eps)
-        self._own_head: Linear | None = None
+        self._own_head: SomeTokens | None = None
         if ids is not None:
-            name = HEAD.removesuffix(".weight")
-            self._own_head = loader.linear([name], [config.draft_vocab_size], hidden, bias=False)
+            self._own_head = SomeTokens(loader, ops, ids, target.vocab_size, hidden)
         loader.finish()
         self.weight_bytes = loader.total_bytes
 
@@ -133,11 +130,9 @@ class DflashHead(DraftHead):
 
     def _logits(self, x: Array) -> Array:
         scale, softcap = self._block.logit_scale, self._block.logit_softcap
-        if self._own_head is None or self._ids is None:
+        if self._own_head is None:
             return self._target.logits(x, self._norm, scale=scale, softcap=softcap)
-        own = self._own_head(x, norm=self._norm, scale=scale)
-        own = self._ops.softcap(own, softcap) if softcap else own
-        return self._ops.spread(own, self._ids, self.vocab_size)
+        return self._own_head(x, self._norm, scale=scale, softcap=softcap)
 
 
 @dataclass(frozen=True)

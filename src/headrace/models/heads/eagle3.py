@@ -22,9 +22,9 @@ from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.models.blocks import Attention, GatedMLP
 from headrace.models.config import DecoderConfig
 from headrace.models.families.llama import read_llama
-from headrace.models.heads.head import Carried, DraftHead, FirstPass, target_ids
+from headrace.models.heads.head import Carried, DraftHead, FirstPass, SomeTokens, target_ids
 from headrace.models.loader import Loader
-from headrace.models.loading.reader import EMBEDDING, HEAD
+from headrace.models.loading.reader import EMBEDDING
 from headrace.models.model import Model
 from headrace.models.registry import MAX_HEAD_DIM
 from headrace.ops.interface import Array, EmbeddingWeight, Ops
@@ -67,7 +67,6 @@ class Eagle3Head(DraftHead):
         hidden, eps = decoder.hidden_size, decoder.norm_eps
         self.feature_layers = config.feature_layers or usual_layers(target.config.num_layers)
         self._norm_before_residual = config.norm_before_residual
-        self._target_ids = ids
         self._own_embedding: EmbeddingWeight | None = None
         if loader.has(EMBEDDING):
             rows = max(loader.rows(EMBEDDING), target.vocab_size)
@@ -92,9 +91,7 @@ class Eagle3Head(DraftHead):
         self._post_norm = loader.norm(f"{LAYER}.post_attention_layernorm", hidden, eps)
         self._mlp = GatedMLP.load(decoder, loader, f"{LAYER}.mlp")
         self._norm = loader.norm("model.norm", hidden, eps)
-        self._head = loader.linear(
-            [HEAD.removesuffix(".weight")], [config.draft_vocab_size], hidden, bias=None
-        )
+        self._head = SomeTokens(loader, ops, ids, target.vocab_size, hidden, bias=None)
         loader.finish()
         self.weight_bytes = loader.total_bytes
 
@@ -121,9 +118,9 @@ class Eagle3Head(DraftHead):
         kept = normed if self._norm_before_residual else states
         x = self._attention(joined, step, residual=kept)
         y = self._mlp(x, step, norm=self._post_norm, residual=x)
-        own = self._head(ops.take_rows(y, batch.logit_rows), norm=self._norm)
+        logits = self._head(ops.take_rows(y, batch.logit_rows), self._norm)
         ends = ops.take_rows(y, batch.query_start[1:] - np.int32(1))
-        return ops.spread(own, self._target_ids, self.vocab_size), (ends,)
+        return logits, (ends,)
 
     def _embedded(self, token_ids: Array) -> Array:
         if self._own_embedding is None:

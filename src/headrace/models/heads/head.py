@@ -22,9 +22,11 @@ from headrace.models.blocks import Step
 from headrace.models.config import DecoderConfig
 from headrace.models.layer_cache import cache_layout
 from headrace.models.loader import Loader
+from headrace.models.loading.linear import Linear
+from headrace.models.loading.reader import HEAD
 from headrace.models.model import Model
 from headrace.models.rope_tables import begin_step, rope_tables
-from headrace.ops.interface import Array, Ops
+from headrace.ops.interface import Array, Norm, Ops
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
 from headrace.weights.hugging_face.head_folder import HeadFolder
 
@@ -108,6 +110,34 @@ class DraftHead(ABC):
 
     def _step(self, batch: RaggedBatch, kv: KVCacheArrays) -> Step:
         return begin_step(self._ops, self.config, self._rope, batch, kv)
+
+
+class SomeTokens:
+    """An output matrix of a head's own, whose rows are for some of the target's ids."""
+
+    def __init__(
+        self,
+        loader: Loader,
+        ops: Ops,
+        ids: npt.NDArray[np.int64],
+        vocab: int,
+        width: int,
+        *,
+        bias: bool | None = False,
+    ) -> None:
+        """ids: int64[rows], as of `target_ids`. vocab: ids of the target. bias: as of
+        `Loader.linear`."""
+        name = HEAD.removesuffix(".weight")
+        self._linear: Linear = loader.linear([name], [len(ids)], width, bias=bias)
+        self._ops, self._ids, self._vocab = ops, ids, vocab
+
+    def __call__(
+        self, x: Array, norm: Norm, *, scale: float = 1.0, softcap: float | None = None
+    ) -> Array:
+        """Logits f32[L, vocab] of the norm of f32[L, width], -inf of the other ids."""
+        own = self._linear(x, norm=norm, scale=scale)
+        own = self._ops.softcap(own, softcap) if softcap else own
+        return self._ops.spread(own, self._ids, self._vocab)
 
 
 def target_ids(folder: HeadFolder, own: int, vocab: int) -> npt.NDArray[np.int64]:

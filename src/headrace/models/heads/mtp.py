@@ -1,11 +1,12 @@
-"""Layers for multi-token prediction that come with checkpoints; families declare theirs
-(`DraftParts`).
+"""Layers for multi-token prediction, of checkpoints or of places of their own (mtp_folder.py);
+families declare theirs (`DraftParts`).
 
     x = join(norm(embedding of t + 1), norm(f))              f: features of t, behind the final norm
     y = layer(x)                                             or before it
     logits of t + 2 = head(norm(y))
 
-The table of embeddings is the model's, and mostly the head is: checkpoints hold copies.
+The table of embeddings is the model's, and mostly the head is: checkpoints hold copies. One for
+some of the model's ids is for those alone.
 
 Of several layers the k-th gives the k-th draft: its entry of token t + k is made of f of t, which
 is what layer k - 1 gave at its entry of t + k - 1 (chained), or the model's features. So that it
@@ -27,7 +28,7 @@ import numpy.typing as npt
 from headrace.errors import ConfigError
 from headrace.models.config import DecoderConfig
 from headrace.models.families import FAMILIES
-from headrace.models.heads.head import Carried, DraftHead, FirstPass
+from headrace.models.heads.head import Carried, DraftHead, FirstPass, SomeTokens
 from headrace.models.loader import Loader
 from headrace.models.loading.linear import Linear
 from headrace.models.model import NORMED, DraftParts, Model
@@ -63,10 +64,18 @@ class _Predictor:
 
 
 class MtpHead(DraftHead):
-    """The layers for multi-token prediction of a checkpoint."""
+    """Layers for multi-token prediction."""
 
-    def __init__(self, target: Model, config: DecoderConfig, ops: Ops, loader: Loader) -> None:
-        """loader: of tensors named as of layers 0, 1, … config: of these layers."""
+    def __init__(
+        self,
+        target: Model,
+        config: DecoderConfig,
+        ops: Ops,
+        loader: Loader,
+        ids: npt.NDArray[np.int64] | None = None,
+    ) -> None:
+        """loader: of tensors named as of layers 0, 1, … config: of these layers. ids: those of the
+        target that its own head is for; None without one for all layers."""
         super().__init__(target, config, ops, loader)
         parts = target.draft_parts
         if parts is None:
@@ -77,6 +86,10 @@ class MtpHead(DraftHead):
         self._predictors = [
             _Predictor(target, parts, config, loader, index) for index in range(config.num_layers)
         ]
+        self._some: SomeTokens | None = None
+        if ids is not None:
+            hidden = target.config.hidden_size
+            self._some = SomeTokens(loader, ops, ids, target.vocab_size, hidden)
         self.num_kept = len(self._predictors) - 1
         loader.finish()
 
@@ -138,6 +151,10 @@ class MtpHead(DraftHead):
         return self._ops.norm(y, predictor.final_norm) if self._parts.carries_normed else y
 
     def _logits(self, predictor: _Predictor, y: Array) -> Array:
+        if self._some is not None:
+            config = self._target.config
+            scale, softcap = config.logit_scale, config.logit_softcap
+            return self._some(y, predictor.final_norm, scale=scale, softcap=softcap)
         if predictor.head is None:
             return self._target.logits(y, predictor.final_norm)
         return predictor.head(y, norm=predictor.final_norm)
@@ -181,7 +198,8 @@ def mtp_checkpoint(checkpoint: Checkpoint, config: DecoderConfig, most: int = 64
             for name in names
             if (own := _own_name(name, places, parts)) is not None
         }
-        if not found:
+        own_layer = tuple(name for name, instead in places.items() if not instead)
+        if not any(tensor.name.startswith(own_layer) for tensor in found.values()):
             break
         tensors |= {name: tensor.renamed(name) for name, tensor in found.items()}
     if not any(name.startswith(f"{_LAYERS}.0.") for name in tensors):
@@ -198,10 +216,8 @@ def _places(family: type[Model], parts: DraftParts, layers: int, index: int) -> 
     places = {f"{family.layers_name}.{layers + index}.": ""}
     if family.drafts_name is not None:
         places = {f"{family.drafts_name}.{index}.": "", **places}
-    if parts.stands_apart:
-        apart = (parts.token_norm, parts.feature_norm, parts.join)
-        places |= {f"model.{part}.{index}.": f"{part}." for part in apart}
-    return places
+    apart = parts.apart_of(index).items()
+    return places | {f"{name}.": f"{part}." for name, part in apart}
 
 
 def _own_name(name: str, places: dict[str, str], parts: DraftParts) -> str | None:
@@ -215,9 +231,17 @@ def _own_name(name: str, places: dict[str, str], parts: DraftParts) -> str | Non
     return None
 
 
-def load_mtp(checkpoint: Checkpoint, target: Model, ops: Ops) -> MtpHead:
-    """The head of what `mtp_checkpoint` gave. Raises what `load_model` does."""
-    return MtpHead(target, mtp_config(checkpoint, target.config), ops, Loader(checkpoint, ops))
+def load_mtp(
+    checkpoint: Checkpoint,
+    target: Model,
+    ops: Ops,
+    config: DecoderConfig | None = None,
+    ids: npt.NDArray[np.int64] | None = None,
+) -> MtpHead:
+    """The head of what `mtp_checkpoint` gave. config: of its layers, where it is not as the
+    target's. ids: of the rows of a head of its own. Raises what `load_model` does."""
+    config = config or mtp_config(checkpoint, target.config)
+    return MtpHead(target, config, ops, Loader(checkpoint, ops), ids)
 
 
 def mtp_config(checkpoint: Checkpoint, config: DecoderConfig) -> DecoderConfig:

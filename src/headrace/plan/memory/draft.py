@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from headrace.catalog import Catalog
@@ -22,6 +23,7 @@ from headrace.engine.drafts.heads.few_bits import few_bits_bytes
 from headrace.engine.drafts.speculative_config import SpeculativeConfig, head_kind_of
 from headrace.errors import ConfigError, FetchError
 from headrace.models import read_config
+from headrace.models.heads import open_mtp_folder
 from headrace.models.heads.medusa import LEAST_DIM
 from headrace.models.heads.mtp import mtp_checkpoint, mtp_config
 from headrace.plan.memory.weights_memory import default_kind, weights_quantity
@@ -29,6 +31,7 @@ from headrace.plan.model.find_model import shape_named
 from headrace.plan.model.layer_shape import AttentionLayers
 from headrace.plan.model.model_shape import ModelShape, shape_of_layers
 from headrace.plan.quantity import Input, Quantity
+from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.hugging_face.head_folder import open_head_folder
 from headrace.weights.store.resolve import locate_model
 
@@ -54,7 +57,7 @@ def draft_named(
 
     Raises ConfigError for what cannot be read, and where a model has no layer for further tokens.
     """
-    if spec.has_mtp:
+    if spec.has_own_mtp:
         return _own_layer(target, spec.most_of_model)
     if spec.model is None:
         return None
@@ -63,6 +66,8 @@ def draft_named(
     except (FetchError, OSError):
         path = None
     kind_of_head = None if path is None else head_kind_of(spec, path)
+    if path is not None and kind_of_head == "mtp":
+        return _layers_of(path, target, spec.most_of_model)
     if path is not None and kind_of_head is not None:
         folder = open_head_folder(path)
         if kind_of_head == "medusa":
@@ -84,12 +89,7 @@ def draft_named(
 
 def _own_layer(target: ModelShape, most: int) -> Draft:
     """The model's own layers for further tokens, at most so many."""
-    checkpoint = target.checkpoint
-    if checkpoint is None:
-        raise ConfigError(
-            f"{_FLAG}: whether {target.name} has a layer for further tokens is read from its "
-            f"files, and a {target.source} is known of it; name a folder or a GGUF file"
-        )
+    checkpoint = _checkpoint(target, f"whether {target.name} has a layer for further tokens")
     config = read_config(checkpoint)
     config = mtp_config(mtp_checkpoint(checkpoint, config, most), config)
     windows = [config.attention_of(layer).reach for layer in range(config.num_layers)]
@@ -98,6 +98,27 @@ def _own_layer(target: ModelShape, most: int) -> Draft:
               if (count := windows.count(kind.window_tokens or 0))]  # fmt: skip
     weights = _weights("weights of the layer for further tokens, counted above", 0, target.origin)
     return Draft("the layer for further tokens", replace(target, layers=tuple(layers)), weights)
+
+
+def _checkpoint(target: ModelShape, what: str) -> Checkpoint:
+    """The target's files, from which `what` is read."""
+    if target.checkpoint is None:
+        raise ConfigError(
+            f"{_FLAG}: {what} is read from its files, and a {target.source} is known of it; name a "
+            "folder or a GGUF file"
+        )
+    return target.checkpoint
+
+
+def _layers_of(path: Path, target: ModelShape, most: int) -> Draft:
+    """Layers for further tokens from a place of their own, at most so many."""
+    checkpoint = _checkpoint(target, f"whether the layers of {path.name} are for {target.name}")
+    opened = open_mtp_folder(path, checkpoint, read_config(checkpoint), most)
+    stated = opened.folder.config or checkpoint.config
+    shape = shape_of_layers(_of_layers(stated, opened.config.num_layers), path.name, str(path))
+    held = few_bits_bytes(opened.folder)
+    weights = _weights(f"weights of the layers of {path.name}, in few bits", held, str(path))
+    return Draft(f"the layers of {path.name}", replace(shape, context_tokens=None), weights)
 
 
 def _of_layers(config: Mapping[str, Any], count: int | None) -> dict[str, Any]:

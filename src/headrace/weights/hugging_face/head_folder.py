@@ -1,4 +1,5 @@
 """The folder of a draft head: config.json and safetensors, and no tokenizer, as it is its target's.
+Weights are stored in any kind that a model's folder may have (`quantization_config`).
 
 EAGLE's repositories call its layer `midlayer`, others `layers.0`. Which of the target's ids
 each of the head's stands for is in `d2t`, as what has to be added to it; `t2d`, the same from the
@@ -8,7 +9,7 @@ other side, follows from it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,21 +18,26 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError, shown
 from headrace.weights.checkpoint import Checkpoint, Conventions
-from headrace.weights.codecs.raw import LONG_WORDS, WORDS
+from headrace.weights.codecs.raw import LONG_WORDS, RAW, WORDS
 from headrace.weights.files.json_file import read_json_object
 from headrace.weights.files.small_file import is_named
 from headrace.weights.hugging_face.folder import weight_files
+from headrace.weights.model_config.config_reader import ConfigReader
 from headrace.weights.safetensors.file import read_safetensors
+from headrace.weights.storage.matrices import packed_dtypes, with_joined_matrices
+from headrace.weights.storage.quantisation import KEY
+from headrace.weights.storage.statement import read_storage
 from headrace.weights.tensors.tensor import Tensor
 from headrace.weights.tokenizer.data import TokenizerData
 
 _OFFSETS = "d2t"
-HeadKind = Literal["eagle3", "dflash", "medusa"]
+HeadKind = Literal["eagle3", "dflash", "medusa", "mtp"]
 """As the method of `--speculative-config`."""
 _MARKS: Mapping[HeadKind, tuple[str, ...]] = {
     "eagle3": ("Eagle3", "Eagle3Speculator"),
     "dflash": ("DFlashDraftModel", "DFlashSpeculator"),
     "medusa": ("MedusaModel",),
+    "mtp": ("MTP", "MTPModel"),
 }
 """How the architectures of each end."""
 
@@ -42,10 +48,12 @@ class HeadFolder:
 
     path: Path
     config: Mapping[str, Any]
+    """Of how weights are stored it says nothing any more; empty where there is none."""
     tensors: Mapping[str, Tensor]
     """By the names of a model ("model.layers.0.self_attn.q_proj.weight")."""
     offsets: npt.NDArray[np.int64] | None
     """int64[its vocabulary], what is added to each of its ids; None where they are the target's."""
+    conventions: Conventions = field(default_factory=Conventions)
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -54,7 +62,7 @@ class HeadFolder:
             path=self.path,
             format="safetensors",
             config=self.config,
-            conventions=Conventions(),
+            conventions=self.conventions,
             tensors=self.tensors,
             tokenizer=TokenizerData("none"),
         )
@@ -75,25 +83,34 @@ def head_kind(path: Path) -> HeadKind | None:
     return None
 
 
-def open_head_folder(path: Path) -> HeadFolder:
-    """The head in a folder. Raises CheckpointError for what is missing or damaged."""
+def open_head_folder(path: Path, *, needs_config: bool = True) -> HeadFolder:
+    """The head in a folder. Raises CheckpointError for what is missing or damaged, and
+    UnsupportedModelError for weights in a kind that is not read."""
     if not path.is_dir():
         raise CheckpointError(f"{path}: a folder with config.json and safetensors is required")
-    config = read_json_object(path / "config.json")
-    tensors: dict[str, Tensor] = {}
+    config = dict(read_json_object(path / "config.json", required=needs_config))
+    reader = ConfigReader({KEY: config.pop(KEY, None)})
+    storage = read_storage(reader)
+    reader.finish()
+    numbers: dict[str, Tensor] = {}
     for file in weight_files(path):
-        part = read_safetensors(file, raw=(LONG_WORDS.name, WORDS.name))
-        for name, tensor in part.tensors.items():
-            own = _canonical(name)
-            if own in tensors:
-                raise CheckpointError(f"{file}: tensor {shown(name)} is there twice")
-            tensors[own] = tensor.renamed(own)
-    stored = tensors.pop(_OFFSETS, None)
-    for name, tensor in tensors.items():
-        if tensor.codec in (LONG_WORDS, WORDS):
+        part = read_safetensors(file, raw=(LONG_WORDS.name, WORDS.name, *packed_dtypes(storage)))
+        if twice := next((name for name in part.tensors if name in numbers), None):
+            raise CheckpointError(f"{file}: tensor {shown(twice)} is there twice")
+        numbers |= part.tensors
+    of_ids = next((name for name in numbers if _canonical(name) == _OFFSETS), "")
+    stored = numbers.pop(of_ids, None)
+    tensors: dict[str, Tensor] = {}
+    for name, tensor in with_joined_matrices(path, numbers, storage).items():
+        own = _canonical(name)
+        if own in tensors:
+            raise CheckpointError(f"{path}: tensor {shown(name)} is there twice")
+        if tensor.codec in RAW.values():
             raise CheckpointError(
-                f"{path}: tensor {shown(name)} is {tensor.codec.name}; weights are F32, F16 or BF16"
+                f"{path}: tensor {shown(own)} is {tensor.codec.name}; weights are F32, F16 or "
+                f"BF16, or what {KEY} says"
             )
+        tensors[own] = tensor.renamed(own)
     offsets = None
     if stored is not None:
         if stored.codec not in (LONG_WORDS, WORDS) or len(stored.shape) != 1:

@@ -13,12 +13,14 @@ from headrace.engine.drafts.heads.head_drafts import HeadDrafts
 from headrace.engine.load import LoadedEngine, load_engine
 from headrace.engine.memory.report import memory_report
 from headrace.errors import CheckpointError, ConfigError, UnsupportedModelError
+from headrace.weights.conversion.convert import convert_to_gguf
 from headrace.weights.safetensors.writer import write_safetensors_file
 from headrace.weights.tensors.source import TensorSource
 from tests.engine.mock import drain, submit
 from tests.tiny import tiny_config, write_tiny_hf
 from tests.tiny_heads import (
     AROUND,
+    Around,
     dflash_config,
     eagle3_config,
     medusa_weights,
@@ -26,6 +28,7 @@ from tests.tiny_heads import (
     write_dflash,
     write_eagle3,
     write_medusa,
+    write_mtp_folder,
 )
 
 
@@ -41,7 +44,7 @@ def loaded(target: Path, **spec: object) -> LoadedEngine:
 def write_mtp(folder: Path, family: str = "mimo", count: int = 1) -> Path:
     """A folder of a tiny model with layers for further tokens."""
     checkpoint = mtp_checkpoint(family, count=count)
-    path = write_tiny_hf(folder, family, **AROUND[family].config)
+    path = write_tiny_hf(folder, family, **AROUND.get(family, Around()).config)
     (path / "config.json").write_text(json.dumps(dict(checkpoint.config)), encoding="utf-8")
     tensors = checkpoint.tensors.values()
     write_safetensors_file(
@@ -69,9 +72,9 @@ def test_a_model_s_own_layer_is_loaded_and_counted(spec: dict[str, object], tmp_
     assert engine.core.stats().spec_draft_tokens > 0 == engine.core.stats().spec_draft_failures
 
 
-@pytest.mark.parametrize("family", ["mimo_v2_flash", "step3p7", "ernie4_5_moe"])
+@pytest.mark.parametrize("family", ["mimo_v2_flash", "step3p7", "ernie4_5_moe", "qwen3"])
 def test_layers_of_other_families_are_loaded(family: str, tmp_path: Path) -> None:
-    count = 1 if family == "ernie4_5_moe" else 3
+    count = 1 if family in ("ernie4_5_moe", "qwen3") else 3
     target = write_mtp(tmp_path, family, count)
     engine = loaded(target, method="mtp", num_speculative_tokens=4)
     assert engine.core.info().draft_model_type == f"{family}_mtp"
@@ -79,6 +82,32 @@ def test_layers_of_other_families_are_loaded(family: str, tmp_path: Path) -> Non
     assert engine.core.stats().spec_draft_tokens > 0 == engine.core.stats().spec_draft_failures
     fewer = loaded(target, method="mtp", num_speculative_tokens=1).core.info()
     assert (fewer.draft_weight_bytes < engine.core.info().draft_weight_bytes) is (count > 1)
+
+
+@pytest.mark.parametrize("kind", ["layers alone", "folder", "gguf"])
+def test_layers_for_further_tokens_come_from_a_place_of_their_own(
+    kind: str, tmp_path: Path
+) -> None:
+    """Beside a model that has none."""
+    family = "qwen3" if kind == "layers alone" else "glm4_moe"
+    target = write_tiny_hf(tmp_path / "model", family)
+    if kind == "layers alone":
+        checkpoint = mtp_checkpoint(family)
+        config = {**checkpoint.config, "architectures": ["Qwen3MTP"]}
+        offsets = np.arange(144, dtype=np.int64)
+        path = write_mtp_folder(tmp_path / "own", checkpoint, config=config, offsets=offsets)
+    else:
+        path = write_mtp(tmp_path / "own", family)
+    if kind == "gguf":
+        convert_to_gguf(path, tmp_path / "own.gguf", "Q8_0")
+        path = tmp_path / "own.gguf"
+    engine = loaded(target, method="mtp", model=str(path), num_speculative_tokens=4)
+    info = engine.core.info()
+    assert info.draft_model_type == f"{family}_mtp" and 0 < info.draft_weight_bytes < 400_000
+    assert answer(engine) == answer(loaded(target))
+    assert engine.core.stats().spec_draft_tokens > 0 == engine.core.stats().spec_draft_failures
+    if kind == "layers alone":  # it says itself what it is
+        assert loaded(target, model=str(path)).core.info().draft_model_type == "qwen3_mtp"
 
 
 @pytest.mark.parametrize("spec", [{"method": "eagle3"}, {}, {"method": "auto"}])
@@ -104,7 +133,7 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
         ({"method": "dflash"}, "dflash without a model; give model, the folder of a DFlash head"),
         ({"method": "eagle3"}, "eagle3 without a model; give model, the folder of an EAGLE-3 head"),
         ({"method": "mtp"}, "layers of llama for further tokens are not run"),
-        ({"method": "mtp", "model": str(head)}, "method mtp has none"),
+        ({"method": "mtp", "model": str(head)}, "is a head for method eagle3, and method is mtp"),
         ({"method": "ngram", "mtp": True}, "mtp is true"),
     ):
         with pytest.raises(ConfigError, match=words):

@@ -1,9 +1,9 @@
 """A head's matrices in few bits: it guesses only, so that what rounding costs is drafts.
 
-A pass of a head takes the time in which its weights are read, and folders of heads have them in 16
-bits. In Q4_K headrace-head takes half of that time and is right 0.98 times as often, in Q8_0 two
-thirds and as often (benchmarks/README.md). Tables that are looked up, and matrices whose width is
-no whole number of blocks, stay as they are.
+A pass of a head takes the time in which its weights are read, and folders of heads have them in 8
+bits or 16. In Q4_K headrace-head takes half of the time that it takes in 16 bits and is right 0.98
+times as often, in Q8_0 two thirds and as often (benchmarks/README.md). Tables that are looked up,
+and matrices whose width is no whole number of blocks, stay as they are.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from headrace.weights.codecs import Codec, get_codec
 from headrace.weights.hugging_face.head_folder import HeadFolder
 from headrace.weights.tensors.tensor import Tensor
 
-FLOATS = ("F32", "F16", "BF16")
-"""What is put into fewer bits; other kinds have few already."""
+MANY_BITS = 8
+"""A value's, from which on it is put into fewer; kinds with less have few already."""
 SEARCHED_VALUES = 1 << 25
 """Of a head whose scales are searched for: a second of a core. Those of a larger one are taken from
 its values, in Q8_0."""
@@ -30,7 +30,7 @@ its values, in Q8_0."""
 def few_bits_bytes(folder: HeadFolder) -> int:
     """Bytes of a head's weights as `in_few_bits` gives them."""
     return sum(
-        tensor.nbytes if codec is None else tensor.data.shape[0] * codec.row_bytes(tensor.shape[-1])
+        tensor.nbytes if codec is None else tensor.shape[0] * codec.row_bytes(tensor.shape[1])
         for tensor, codec in _codecs(folder.tensors)
     )
 
@@ -52,15 +52,19 @@ def _codecs(tensors: Mapping[str, Tensor]) -> list[tuple[Tensor, Codec | None]]:
 
 
 def _codec_of(name: str, tensor: Tensor, codecs: list[Codec]) -> Codec | None:
-    if name == EMBEDDING or len(tensor.shape) != 2 or tensor.codec.name not in FLOATS:
+    if name == EMBEDDING or len(tensor.shape) != 2 or not _has_many_bits(tensor.codec):
         return None
     width = tensor.shape[1]
     return next((codec for codec in codecs if width and width % codec.block_elements == 0), None)
 
 
+def _has_many_bits(codec: Codec) -> bool:
+    return 8 * codec.block_bytes >= MANY_BITS * codec.block_elements
+
+
 def _recoded(stored: tuple[Tensor, Codec | None]) -> Tensor:
     tensor, codec = stored
-    if tensor.codec.name not in FLOATS:
+    if not _has_many_bits(tensor.codec):
         return tensor
     values = tensor.to_f32()
     if not np.isfinite(values).all():
@@ -69,4 +73,4 @@ def _recoded(stored: tuple[Tensor, Codec | None]) -> Tensor:
     if codec is None:
         return tensor
     tensor.let_go()
-    return replace(tensor, codec=codec, data=codec.encode(values))
+    return Tensor(tensor.name, tensor.shape, codec, codec.encode(values))

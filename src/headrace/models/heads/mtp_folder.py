@@ -1,0 +1,116 @@
+"""Layers for multi-token prediction from a place of their own, for a model that has none.
+
+They are published apart from their model, in a folder or a GGUF file that may lack all else. Names
+and what is joined are as the model's family declares them (`DraftParts`). config.json, where there
+is one, is the model's with the widths of these layers; without one they are those of the model's
+own. A reduced vocabulary (`draft_vocab_size`, and `d2t` as of EAGLE's folders) has rows of an
+lm_head in the folder, or else the model's own rows for those ids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.errors import CheckpointError
+from headrace.models.config import DecoderConfig
+from headrace.models.heads.head import target_ids
+from headrace.models.heads.mtp import mtp_checkpoint, mtp_config
+from headrace.models.loading.reader import EMBEDDING, HEAD
+from headrace.models.registry import read_config
+from headrace.weights.architectures import architecture_of_config
+from headrace.weights.checkpoint import Checkpoint
+from headrace.weights.hugging_face.head_folder import HeadFolder, open_head_folder
+from headrace.weights.model_config.config_reader import ConfigReader
+from headrace.weights.open import open_checkpoint
+from headrace.weights.tensors.tensor import Tensor
+
+_DRAFT_VOCABULARY = "draft_vocab_size"
+
+
+@dataclass(frozen=True)
+class MtpFolder:
+    """The layers of a folder, for a target."""
+
+    folder: HeadFolder
+    """Its tensors are named as of layers 0, 1, …, and beside them are the rows of a head, if it has
+    one of its own."""
+    config: DecoderConfig
+    """Of these layers."""
+    ids: npt.NDArray[np.int64] | None
+    """int64[rows], the target's id of each row of that head."""
+
+
+def open_mtp_folder(
+    path: Path, target: Checkpoint, config: DecoderConfig, most: int = 64
+) -> MtpFolder:
+    """The layers of a folder or a GGUF file, at most so many. config: the target's.
+
+    Raises ConfigError where there are none, UnsupportedModelError for a config that is not
+    implemented and CheckpointError for what is missing, damaged or of another model.
+    """
+    opened = _opened(path, config)
+    own = _own_config(opened, config)
+    layers = mtp_checkpoint(opened.checkpoint, own, most)
+    tensors = dict(layers.tensors)
+    ids = _ids(opened, table := _output_rows(target, config))
+    if ids is not None:
+        tensors[HEAD] = opened.tensors.get(HEAD) or _rows(table, ids)
+    return MtpFolder(replace(opened, tensors=tensors), mtp_config(layers, own), ids)
+
+
+def _opened(path: Path, config: DecoderConfig) -> HeadFolder:
+    if path.is_file():
+        file = open_checkpoint(path)
+        return HeadFolder(path, file.config, file.tensors, None, file.conventions)
+    folder = open_head_folder(path, needs_config=False)
+    return replace(folder, conventions=architecture_of_config(config.model_type).hf)
+
+
+def _own_config(opened: HeadFolder, config: DecoderConfig) -> DecoderConfig:
+    """What the folder says of the model with these layers, or else the target's config."""
+    stated = {key: value for key, value in opened.config.items() if key != _DRAFT_VOCABULARY}
+    if not stated:
+        return config
+    if (family := stated.get("model_type", config.model_type)) != config.model_type:
+        raise CheckpointError(
+            f"{opened.path}: its layers are of model_type {family!r}, and the model is "
+            f"{config.model_type!r}; they are of another model"
+        )
+    own = read_config(replace(opened.checkpoint, config={"model_type": family, **stated}))
+    for key, theirs, ours in (
+        ("hidden_size", own.hidden_size, config.hidden_size),
+        ("num_hidden_layers", own.num_layers, config.num_layers),
+    ):
+        if theirs != ours:
+            raise CheckpointError(
+                f"{opened.path}: {key} is {theirs}, and the model's is {ours}; its layers are of "
+                "another model"
+            )
+    return own
+
+
+def _output_rows(target: Checkpoint, config: DecoderConfig) -> Tensor:
+    """The matrix that gives the target's logits."""
+    name = EMBEDDING if config.tied or HEAD not in target.tensors else HEAD
+    if name not in target.tensors:
+        raise CheckpointError(f"{target.path}: tensor {name} is missing; the file is incomplete")
+    return target.tensors[name]
+
+
+def _ids(opened: HeadFolder, table: Tensor) -> npt.NDArray[np.int64] | None:
+    """The ids that the layers' logits are of; None for all."""
+    rows = ConfigReader(opened.config).optional(_DRAFT_VOCABULARY, int)
+    if opened.offsets is None and rows is None:
+        return None
+    if rows is None and opened.offsets is not None:
+        rows = len(opened.offsets)
+    return target_ids(opened, rows or 0, table.shape[0])
+
+
+def _rows(table: Tensor, ids: npt.NDArray[np.int64]) -> Tensor:
+    """The rows of some ids, as they are stored."""
+    return table.select_rows(ids.astype(np.int32)).renamed(HEAD)
