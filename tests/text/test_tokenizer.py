@@ -20,6 +20,7 @@ from headrace.llm import LLM
 from headrace.server.lifecycle.load import load_text
 from headrace.text import Tokenizer, load_tokenizer
 from headrace.text.byte_alphabet import BYTE_OF_CHAR
+from headrace.text.tokenizer_file import tokenizer_json_of
 from headrace.weights.checkpoint import TokenizerData
 from tests.text.vocabularies import byte_level, from_gguf, from_json, sentencepiece
 from tests.tiny import tokenizer_json, write_tiny_gguf
@@ -332,6 +333,20 @@ def test_tokenizer_json(tmp_path: Path) -> None:
     kept = tokenizer.encode_segments([("ab</s>ab", True), ("</s>", False)])
     assert kept[:3] == joined
     assert tokenizer.decode(kept) == "abab</s>"
+
+
+@pytest.mark.parametrize("arrays", [byte_level(), sentencepiece()])
+def test_a_file_made_of_arrays_reads_and_writes_as_they_do(
+    arrays: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(tokenizer_json_of(TokenizerData("gguf", gguf=arrays), ()), encoding="utf-8")
+    made, known = from_json(path, {}), from_gguf(arrays)
+    for text in ("ab ab", "\u00e9 \u4e16\n x", " ab"):
+        ids = known.encode(text, add_special_tokens=False)
+        assert made.encode(text, add_special_tokens=False) == ids
+        assert made.decode(ids) == known.decode(ids) == text
+        assert Backend.from_file(str(path)).decode(ids) == text, "what others read in the file"
 
 
 def test_config_adds_bos_where_the_file_adds_nothing(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""The text of a tokenizer.json that encodes as a GGUF file's tokenizer does."""
+"""The text of a tokenizer.json that encodes and decodes as a GGUF file's tokenizer does."""
 
 from __future__ import annotations
 
+from headrace.text.byte_alphabet import SPACE_MARK
 from headrace.text.gguf_vocabulary import vocabulary_from_gguf
 from headrace.weights.tokenizer.data import TokenizerData
 
@@ -14,11 +15,17 @@ def tokenizer_json_of(
     pre: the pre-tokenizer's name, instead of the file's. Raises CheckpointError or
     UnsupportedModelError as loading that tokenizer does.
     """
-    from tokenizers import Tokenizer
+    from tokenizers import Tokenizer, decoders
     from tokenizers.processors import TemplateProcessing
 
     vocabulary = vocabulary_from_gguf(data, eos_token_ids, pre)
     backend = Tokenizer.from_str(vocabulary.backend.to_str())
+    if vocabulary.spelling == "bytes":
+        backend.decoder = decoders.ByteLevel()
+    else:
+        steps = [decoders.Replace(SPACE_MARK, " "), decoders.ByteFallback(), decoders.Fuse()]
+        steps += [decoders.Strip(" ", 1, 0)] if vocabulary.strips_first_space else []
+        backend.decoder = decoders.Sequence(steps)
     around = [*vocabulary.prefix_ids, *vocabulary.suffix_ids]
     if around:
         before = [vocabulary.piece(token) or "" for token in vocabulary.prefix_ids]
