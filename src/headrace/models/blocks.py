@@ -150,16 +150,14 @@ class Attention:
         if not self.has_own_kv:
             # K and V are in the cache; operations expect a place for them in the row.
             qkv = ops.widened(qkv, self.shape.row_width)
-        self.rotate(qkv, step)
+        if self.v_norm is not None:
+            start = (self.shape.num_heads + self.shape.num_kv_heads) * self.shape.head_dim
+            ops.norm_columns(qkv, start, self.v_norm, groups=self.shape.num_kv_heads)
+        self.rotate(qkv, step, stores=self.has_own_kv)
         if self.scales_queries and step.query_factors is not None:
             ops.scale_rows(
                 qkv, step.query_factors, columns=self.shape.num_heads * self.shape.head_dim
             )
-        if self.v_norm is not None:
-            start = (self.shape.num_heads + self.shape.num_kv_heads) * self.shape.head_dim
-            ops.norm_columns(qkv, start, self.v_norm, groups=self.shape.num_kv_heads)
-        if self.has_own_kv:
-            ops.kv_write(qkv, self.shape, step.kv, self.index, batch)
         attended = ops.paged_attention(
             qkv, self.shape, step.kv, self.index, batch, sinks=self.sinks
         )
@@ -167,19 +165,17 @@ class Attention:
             ops.gate_heads(attended, self.gates(x, norm=norm))
         return self.o_proj(attended, residual=residual, scale=scale * self.output_scale)
 
-    def rotate(self, qkv: Array, step: Step) -> None:
-        """Norms of Q and K, and positions, in place."""
+    def rotate(self, qkv: Array, step: Step, *, stores: bool) -> None:
+        """Norms of Q and K, and positions, in place; then K and V go to the cache, where wanted."""
+        ops, batch, norms = step.ops, step.batch, {"q_norm": self.q_norm, "k_norm": self.k_norm}
         table = step.local_rope if self.shape.window else step.rope
         if not self.rotates or table is None:
-            return
-        step.ops.rope(
-            qkv,
-            self.shape,
-            table,
-            step.batch.positions,
-            q_norm=self.q_norm,
-            k_norm=self.k_norm,
-        )
+            if stores:
+                ops.kv_write(qkv, self.shape, step.kv, self.index, batch)
+        elif stores:
+            ops.rope_and_write(qkv, self.shape, table, step.kv, self.index, batch, **norms)
+        else:
+            ops.rope(qkv, self.shape, table, batch.positions, **norms)
 
 
 def _output(config: DecoderConfig, loader: Loader, name: str, shape: AttentionShape) -> Linear:
@@ -215,14 +211,14 @@ class ColumnNormAttention(Attention):
             )
         )
 
-    def rotate(self, qkv: Array, step: Step) -> None:
-        """Norms of Q and K, and positions, in place."""
+    def rotate(self, qkv: Array, step: Step, *, stores: bool) -> None:
+        """Norms of Q and K over columns, and then what every layer does."""
         shape = self.shape
         starts = (0, shape.num_heads * shape.head_dim)
         heads = (shape.num_heads, shape.num_kv_heads)
         for start, norm, count in zip(starts, (self.q_columns, self.k_columns), heads, strict=True):
             step.ops.norm_columns(qkv, start, norm, groups=count if self.per_head else 1)
-        super().rotate(qkv, step)
+        super().rotate(qkv, step, stores=stores)
 
 
 class RopeNormAttention(Attention):
@@ -253,14 +249,16 @@ class RopeNormAttention(Attention):
             loader.unit_norm(shape.num_kv_heads * shape.head_dim, eps),
         )
 
-    def rotate(self, qkv: Array, step: Step) -> None:
-        """Positions, and then norms of Q and K, in place."""
-        super().rotate(qkv, step)
+    def rotate(self, qkv: Array, step: Step, *, stores: bool) -> None:
+        """Positions, and then norms of Q and K, in place; then K and V go to the cache."""
+        super().rotate(qkv, step, stores=False)
         shape = self.shape
         starts = (0, shape.num_heads * shape.head_dim)
         heads = (shape.num_heads, shape.num_kv_heads)
         for start, norm, count in zip(starts, self.rotated_norms, heads, strict=True):
             step.ops.norm_columns(qkv, start, norm, groups=count)
+        if stores:
+            step.ops.kv_write(qkv, shape, step.kv, self.index, step.batch)
 
 
 class GatedMLP:

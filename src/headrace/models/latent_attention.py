@@ -179,9 +179,10 @@ class LatentAttention:
         ops.norm_columns(key, rope, self.kv_norm)
         # Of each head [rotated | latent], and the key beside them: rows as attention takes them.
         rows = ops.head_linear(q, self.matrices.keys, kept=rope, beside=key)
-        if step.rope is not None:
-            ops.rope(rows, self.shape, step.rope, batch.positions)
-        ops.kv_write(rows, self.shape, step.kv, self.index, batch)
+        if step.rope is None:
+            ops.kv_write(rows, self.shape, step.kv, self.index, batch)
+        else:
+            ops.rope_and_write(rows, self.shape, step.rope, step.kv, self.index, batch)
         attended = ops.paged_attention(rows, self.shape, step.kv, self.index, batch)
         values = ops.head_linear(attended, self.matrices.values)
         return self.o_proj(values, residual=residual, scale=scale)

@@ -329,6 +329,23 @@ class Ops(ABC):
         Of a latent layer only k heads: its rows have no others.
         """
 
+    def rope_and_write(
+        self,
+        qkv: Array,
+        shape: AttentionShape,
+        table: RopeTable,
+        kv: KVCacheArrays,
+        layer: int,
+        batch: RaggedBatch,
+        *,
+        q_norm: Norm | None = None,
+        k_norm: Norm | None = None,
+    ) -> None:
+        """`rope` by the positions of the batch and then `kv_write`, which a backend may compute at
+        once."""
+        self.rope(qkv, shape, table, batch.positions, q_norm=q_norm, k_norm=k_norm)
+        self.kv_write(qkv, shape, kv, layer, batch)
+
     @abstractmethod
     def kv_copy(self, kv: KVCacheArrays, pairs: npt.NDArray[np.int32]) -> None:
         """Copy whole blocks, K and V of all layers. pairs: int32[n, 2], source and target.

@@ -83,12 +83,51 @@ def attention_cases() -> dict[str, Case]:
     return {"attention": Case(attention._kernel, constants, pointers)}
 
 
+def row_cases() -> dict[str, Case]:
+    from headrace.ops.torch.triton import rope, rows
+
+    floats = dict.fromkeys(
+        ("x", "weight", "bias", "residual", "out", "scales", "sums", "qkv", "cos", "sin", "q_weight",
+         "k_weight", "k_scales", "v_scales"), "*fp32",
+    )  # fmt: skip
+    floats |= dict.fromkeys(
+        ("eps", "q_eps", "k_eps", "k_of_layer", "v_of_layer", "k_factor", "v_factor"), "fp32"
+    )
+    norm = {"SIZE": 4096, "CENTRED": True, "BIAS": True, "RESIDUAL": True}
+    rotated = {"DIMS": 128, "VALUES": 128, "ROTATE": True, "Q_NORM": True, "K_NORM": True}
+    places = dict.fromkeys(("positions", "blocks", "slots"), "*i64")
+    kinds = {
+        "bf16-q8_0": ({"K_KIND": 1, "V_KIND": 3, "K_TURNS": 0, "V_TURNS": 7}, "*i16", "*i8"),
+        "fp8-f32": ({"K_KIND": 2, "V_KIND": 0, "K_TURNS": 0, "V_TURNS": 0}, "*u8", "*fp32"),
+    }
+    rotations = {
+        f"rope {name}": Case(
+            rope._kernel, {**rotated, **codecs}, {**floats, **places, "k": k, "v": v}, 1
+        )
+        for name, (codecs, k, v) in kinds.items()
+    }
+    return {
+        "quantise": Case(
+            rows._quantise, {"BLOCKS": 32, "BLOCK": 32, "SUMS": True},
+            {**floats, "numbers": "*i8"}, 1,
+        ),
+        "norm": Case(rows._norm, norm, floats, 8),
+        **rotations,
+    }  # fmt: skip
+
+
+def cases_of(capability: int) -> dict[str, Case]:
+    return {**product_cases(capability == 90), **attention_cases(), **row_cases()}
+
+
 @pytest.mark.parametrize("capability", [80, 90])
 def test_the_kernels_compile_for_devices_that_are_not_here(capability: int) -> None:
     """To machine code, with the assembler that Triton brings."""
+    from headrace.ops.torch.triton import products
+
     compiler = pytest.importorskip("triton.compiler")
     target = pytest.importorskip("triton.backends.compiler").GPUTarget("cuda", capability, 32)
-    for name, case in {**product_cases(capability == 90), **attention_cases()}.items():
+    for name, case in cases_of(capability).items():
         types: dict[str, object] = {}
         for argument in case.kernel.arg_names:
             if argument in case.constants:
@@ -103,4 +142,4 @@ def test_the_kernels_compile_for_devices_that_are_not_here(capability: int) -> N
             warnings.simplefilter("ignore")
             made = compiler.compile(source, target=target, options={"num_warps": case.warps})
             assert len(made.asm["cubin"]) > 1000
-            assert "mma" in made.asm["ptx"] or name == "attention"
+            assert "mma" in made.asm["ptx"] or case.kernel is not products._kernel

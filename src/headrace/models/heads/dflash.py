@@ -91,8 +91,7 @@ class DflashHead(DraftHead):
             assert isinstance(attention, Attention)
             inner = ops.norm(x, layer.input_norm)
             qkv = attention.qkv_proj(ops.take_rows(ops.stacked((context, inner)), blocks.order))
-            attention.rotate(qkv, step)
-            ops.kv_write(qkv, attention.shape, kv, index, step.batch)
+            attention.rotate(qkv, step, stores=True)
             if not blocks.count:
                 continue
             sight: BoundBatch = sees_past if self._block.causal[index] else sees_all

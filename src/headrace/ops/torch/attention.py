@@ -8,7 +8,7 @@ heads alone: a tile has always as many rows, and a span that a tile does not see
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,9 @@ from headrace.ops.torch.kv_pool import KVPool, StoredKV
 from headrace.ops.torch.matrices import on_device
 from headrace.ops.torch.rounding import round_bf16
 from headrace.ops.torch.sums_and_products import tree_sum
+
+if TYPE_CHECKING:
+    from headrace.ops.torch.triton.rope import Rotation
 
 SPAN = NEAR_SPAN
 """Positions of a span. Part of the arithmetic, as on every backend."""
@@ -38,10 +41,18 @@ class Terms(NamedTuple):
 
 
 def write(
-    qkv: torch.Tensor, shape: AttentionShape, pool: KVPool, place: LayerPlace, batch: DeviceBatch
+    qkv: torch.Tensor,
+    shape: AttentionShape,
+    pool: KVPool,
+    place: LayerPlace,
+    batch: DeviceBatch,
+    *,
+    kernels: bool = False,
 ) -> None:
     """Store the k and v heads of every new token."""
     stored = pool.of(place)
+    if kernels and written_by_kernel(qkv, shape, pool, place, batch, None):
+        return
     k_at = shape.num_heads * shape.head_dim
     v_at = k_at + shape.num_kv_heads * shape.head_dim
     keys = qkv[:, k_at:v_at].unflatten(1, (shape.num_kv_heads, shape.head_dim))
@@ -56,6 +67,27 @@ def write(
         part.k.write(blocks, slots, keys)
         if part.v is not None and values is not None:
             part.v.write(blocks, slots, values)
+
+
+def written_by_kernel(
+    qkv: torch.Tensor,
+    shape: AttentionShape,
+    pool: KVPool,
+    place: LayerPlace,
+    batch: DeviceBatch,
+    rotation: Rotation | None,
+) -> bool:
+    """Rotate q and k heads, where there is a rotation, and store k and v heads; False, and nothing
+    is changed, where no kernel writes what is stored there."""
+    from headrace.ops.torch.triton import rope
+
+    stored = pool.of(place)
+    if not rope.takes(stored):
+        return False
+    rope.place(qkv, shape, stored, *batch.places(place.table, pool.block_size), rotation)
+    if stored.near is not None and place.near is not None:
+        rope.place(qkv, shape, stored.near, *batch.places(place.near[0], pool.block_size))
+    return True
 
 
 def attend(

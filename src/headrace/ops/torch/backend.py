@@ -109,6 +109,10 @@ class TorchOps(TorchWeights):
 
     def norm(self, x: F32, norm: Norm, *, residual: F32 | None = None) -> F32:
         check_rows("x", x, len(norm.weight))
+        if self.kernels:
+            from headrace.ops.torch.triton import rows as kernel
+
+            return kernel.normed(x, norm, torch.empty_like(x), residual=residual)
         normed = rows.normed(x, norm)
         return normed if residual is None else normed + residual
 
@@ -119,6 +123,12 @@ class TorchOps(TorchWeights):
                 f"columns [{start}, {start + width}) in {groups} groups are not those of rows "
                 f"of {x.shape[1]}"
             )
+        if self.kernels:
+            from headrace.ops.torch.triton import rows as kernel
+
+            part = x[:, start : start + width]
+            kernel.normed(part, norm, part, groups=groups)
+            return
         columns = x[:, start : start + width].unflatten(1, (groups, -1))
         bias = None if norm.bias is None else norm.bias.unflatten(0, (groups, -1))
         of_groups = Norm(norm.weight.unflatten(0, (groups, -1)), norm.eps, norm.kind, bias)
@@ -201,14 +211,7 @@ class TorchOps(TorchWeights):
         q_norm: Norm | None = None,
         k_norm: Norm | None = None,
     ) -> None:
-        check_head_norm("q_norm", q_norm)
-        check_head_norm("k_norm", k_norm)
-        check_shape(qkv, shape)
-        check_ids("position", positions, len(table.cos))
-        if len(positions) != len(qkv):
-            raise ValueError(f"{len(positions)} positions for {len(qkv)} rows")
-        if table.rotary_dim > shape.head_dim:
-            raise ValueError(f"rotary_dim {table.rotary_dim} exceeds head_dim {shape.head_dim}")
+        _check_rotation(qkv, shape, table, positions, q_norm, k_norm)
         heads = qkv[:, : (shape.num_heads + shape.num_kv_heads) * shape.head_dim]
         heads = heads.unflatten(1, (-1, shape.head_dim))
         for norm, part in (
@@ -226,7 +229,31 @@ class TorchOps(TorchWeights):
         place = check_layer(qkv, shape, kv.spec, layer, batch)
         bound = self._device_batch(batch, kv)
         _check_once(bound, shape, kv.spec, place)
-        attention.write(qkv, shape, kv.arrays, place, bound)
+        attention.write(qkv, shape, kv.arrays, place, bound, kernels=self.kernels)
+
+    def rope_and_write(
+        self,
+        qkv: F32,
+        shape: AttentionShape,
+        table: RopeTable,
+        kv: KVCacheArrays,
+        layer: int,
+        batch: RaggedBatch,
+        *,
+        q_norm: Norm | None = None,
+        k_norm: Norm | None = None,
+    ) -> None:
+        if self.kernels:
+            from headrace.ops.torch.triton.rope import Rotation
+
+            _check_rotation(qkv, shape, table, batch.positions, q_norm, k_norm)
+            place = check_layer(qkv, shape, kv.spec, layer, batch)
+            bound = self._device_batch(batch, kv)
+            _check_once(bound, shape, kv.spec, place)
+            rotation = Rotation(table.cos, table.sin, bound.positions, q_norm, k_norm)
+            if attention.written_by_kernel(qkv, shape, kv.arrays, place, bound, rotation):
+                return
+        super().rope_and_write(qkv, shape, table, kv, layer, batch, q_norm=q_norm, k_norm=k_norm)
 
     def kv_copy(self, kv: KVCacheArrays, pairs: npt.NDArray[np.int32]) -> None:
         check_ids("block", pairs, kv.spec.num_blocks)
@@ -316,6 +343,24 @@ class TorchOps(TorchWeights):
 
     def top_logprobs(self, logits: F32, chosen: Ids, k: int, num_tokens: int) -> TopLogprobs:
         return sampling.top_logprobs(logits, chosen, k, num_tokens)
+
+
+def _check_rotation(
+    qkv: F32,
+    shape: AttentionShape,
+    table: RopeTable,
+    positions: Ids,
+    q_norm: Norm | None,
+    k_norm: Norm | None,
+) -> None:
+    check_head_norm("q_norm", q_norm)
+    check_head_norm("k_norm", k_norm)
+    check_shape(qkv, shape)
+    check_ids("position", positions, len(table.cos))
+    if len(positions) != len(qkv):
+        raise ValueError(f"{len(positions)} positions for {len(qkv)} rows")
+    if table.rotary_dim > shape.head_dim:
+        raise ValueError(f"rotary_dim {table.rotary_dim} exceeds head_dim {shape.head_dim}")
 
 
 def _check_once(

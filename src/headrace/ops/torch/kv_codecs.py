@@ -9,6 +9,7 @@ import torch
 
 from headrace.ops.kv import KVCodec
 from headrace.ops.torch.decoders.tables import looked_up
+from headrace.ops.torch.rounding import quotient
 from headrace.weights.codecs.float8 import VALUES
 
 LEAST_NORMAL = 2.0**-126
@@ -53,8 +54,8 @@ def encode(codec: KVCodec, heads: torch.Tensor) -> StoredHeads:
     if codec == "q4_0":
         return _four_bits(heads)
     most = heads.abs().amax(dim=-1)
-    scales = _flushed(most / 127)
-    factors = torch.where(scales == 0, 0.0, 127 / most)
+    scales = _flushed(quotient(most, 127.0, most))
+    factors = torch.where(scales == 0, 0.0, quotient(127.0, most, most))
     whole = (heads * factors[..., None]).round().nan_to_num(0.0, 0.0, 0.0)
     return StoredHeads(whole.to(torch.int8), scales)
 

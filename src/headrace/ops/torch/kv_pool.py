@@ -14,6 +14,7 @@ import torch
 from headrace.ops.batch_checks import check_cache
 from headrace.ops.kv import KV_CODECS, KVCacheSpec, KVCodec, LayerPlace
 from headrace.ops.torch import kv_codecs
+from headrace.ops.torch.rounding import quotient
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class StoredPart:
     def write(self, blocks: torch.Tensor, slots: torch.Tensor, heads: torch.Tensor) -> None:
         """Store heads f32[N, kv_heads, width], those of token i in a slot of blocks[i]."""
         if self.codec == "fp8":
-            heads = heads / self.of_layer
+            heads = quotient(heads, self.of_layer, heads)
         stored = kv_codecs.encode(self.codec, kv_codecs.turned(heads) if self.turned else heads)
         self.codes[blocks, slots] = stored.codes
         if self.scales is not None and stored.scales is not None:

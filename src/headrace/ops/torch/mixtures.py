@@ -96,7 +96,8 @@ def _all_at_once(x: torch.Tensor, mlp: ExpertMLP, routes: Routes) -> torch.Tenso
     )
     if gate_up.bias is not None:
         wide = wide + gate_up.bias[places]
-    inner = gated(*wide.chunk(2, dim=1), mlp.activation, mlp.limit)
+    gate, up = wide.chunk(2, dim=1)
+    inner = gated(gate, up, mlp.activation, mlp.limit)
     results = products.grouped(inner, down.matrix, mlp.down.out_features, groups[tiles[1]])
     if down.bias is not None:
         results = results + down.bias[places]

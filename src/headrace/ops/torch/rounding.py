@@ -20,6 +20,17 @@ def round_bf16(x: torch.Tensor) -> torch.Tensor:
     return x.bfloat16().float()
 
 
+def quotient(x: float | torch.Tensor, y: float | torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """x / y, rounded once, on the device of `like`. Of a number and a tensor PyTorch takes the
+    reciprocal of one times the other, which is rounded twice: a tensor by a number on a device,
+    a number by a tensor everywhere."""
+    x, y = (
+        one if isinstance(one, torch.Tensor) else torch.full((), one, device=like.device)
+        for one in (x, y)
+    )
+    return x / y
+
+
 def quantised(x: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
     """d f32[n, k / size] and q f32[n, k] of every `size` values of f32[n, k]: d = amax / 127,
     q = nearest(x * (127 / amax)), whole numbers.
@@ -29,9 +40,9 @@ def quantised(x: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
     """
     blocks = x.unflatten(1, (x.shape[1] // size, size))
     most = blocks.abs().amax(dim=2)
-    inverse = 127 / most
+    inverse = quotient(127.0, most, most)
     usable = inverse.isfinite() | most.isnan()
-    scales = torch.where(usable, most / 127, 0.0)
+    scales = torch.where(usable, quotient(most, 127.0, most), 0.0)
     numbers = (blocks * torch.where(usable, inverse, 0.0)[..., None]).round()
     return scales, numbers.flatten(1)
 

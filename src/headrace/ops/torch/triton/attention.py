@@ -16,7 +16,8 @@ import triton
 import triton.language as tl
 
 from headrace.ops.kv import NEAR_SPAN, AttentionShape, KVCodec
-from headrace.ops.torch.kv_pool import StoredKV, StoredPart
+from headrace.ops.torch.kv_pool import StoredKV
+from headrace.ops.torch.triton.rope import strides_of
 
 CODECS: frozenset[KVCodec] = frozenset({"f32", "bf16", "int8", "q8_0"})
 """Of K and of V, those that are read here."""
@@ -138,7 +139,7 @@ def attend(tile: Tile, shape: AttentionShape, stored: StoredKV, block_size: int)
     out = tile.q.new_empty((tiles, kv_heads, rows, shape.value_width))
     _kernel[(tiles, kv_heads)](
         tile.q, tile.positions, tile.table, tile.spans, tile.sinks, out,
-        k.codes, k.scales, _strides(k), v.codes, v.scales, _strides(v),
+        k.codes, k.scales, strides_of(k), v.codes, v.scales, strides_of(v),
         kv_heads, rows, tile.table.shape[1], head_dim, shape.value_width, block_size,
         shape.scale, shape.softcap, shape.window, shape.chunk,
         ROWS=_whole(rows), DIMS=_whole(head_dim), VALUES=_whole(shape.value_width), SPAN=NEAR_SPAN,
@@ -151,9 +152,3 @@ def attend(tile: Tile, shape: AttentionShape, stored: StoredKV, block_size: int)
 def _whole(size: int) -> int:
     """The power of two in which so many lie, of those that a product takes."""
     return max(LEAST_TILE, int(triton.next_power_of_2(size)))
-
-
-def _strides(part: StoredPart) -> tuple[int, ...]:
-    """Of blocks, slots and heads: of codes, and of scales."""
-    scales = (0, 0, 0) if part.scales is None else part.scales.stride()
-    return (*part.codes.stride()[:3], *scales)

@@ -17,8 +17,9 @@ import torch
 import triton
 import triton.language as tl
 
-from headrace.ops.torch.rounding import BLOCK, quantised, round_bf16
+from headrace.ops.torch.rounding import round_bf16
 from headrace.ops.torch.triton.kinds import KINDS, Kind
+from headrace.ops.torch.triton.rows import quantised
 
 if TYPE_CHECKING:
     from headrace.ops.torch.matrices import Matrix
@@ -146,7 +147,7 @@ def _kernel(
         total += part
     where = target[:, None] * outs + of[None, :]
     if SPREAD:
-        where += first.to(tl.int64) * rows * outs
+        where += tl.program_id(2).to(tl.int64) * rows * outs
     tl.store(out + where, total, mask=has_row[:, None] & has_out[None, :])
 
 
@@ -188,9 +189,7 @@ def operand(x: torch.Tensor, kind: Kind) -> Operand:
     if kind.floats:
         on_processor = x.device.type == "cpu"
         return Operand(round_bf16(x) if on_processor else x.bfloat16(), None, None)
-    scales, numbers = quantised(x, BLOCK)
-    sums = numbers.unflatten(1, (-1, BLOCK)).sum(dim=2) if kind.minimum else None
-    return Operand(numbers.to(torch.int8), scales, sums)
+    return Operand(*quantised(x, with_sums=kind.minimum))
 
 
 def product(x: torch.Tensor, matrix: Matrix) -> torch.Tensor:
