@@ -89,6 +89,16 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             extra={"auto": True, "aliases": ("-ncmoe",)},
         ),
     ] = None
+    dtype: Annotated[
+        Literal["auto", "bfloat16", "float16", "half", "float32", "float"],
+        Meta(
+            description="Type that matrices which are not quantised are held and multiplied in: "
+            "bfloat16 (its operands are rounded to it too), float16 or half, float32 or float "
+            "(products of float32 with both). auto: as the file has each. Vectors and routers stay "
+            "as they are. A value beyond float16 is refused, and any but auto where all matrices "
+            "are quantised."
+        ),
+    ] = "auto"
     kv_cache_dtype: Annotated[
         Literal["auto", "f32", "bf16", "fp8", "int8", "q8_0", "q4_0"],
         Meta(

@@ -26,6 +26,7 @@ from headrace.ops import choose_backend, device_memory, make_ops
 from headrace.ops.placement import ALL_LAYERS
 from headrace.telemetry.machine import stored_machine
 from headrace.weights.checkpoint import Checkpoint
+from headrace.weights.held_as import held_as
 from headrace.weights.open import open_checkpoint
 from headrace.weights.store.resolve import resolve_model
 from headrace.weights.tokenizer.data import TokenizerData
@@ -72,7 +73,7 @@ def load_engine(
     with phases("open"):
         choice = choose_backend(config.backend, config.device)
         config = replace(config, backend=choice.backend, device=choice.device)
-        checkpoint = open_checkpoint(resolve_model(config.model))
+        checkpoint = held_as(open_checkpoint(resolve_model(config.model)), config.dtype)
         opened = open_draft(spec, checkpoint, config)
         planned = [PlannedModel(checkpoint, config)]
         if opened is not None and opened.checkpoint is not None:

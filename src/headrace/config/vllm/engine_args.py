@@ -44,8 +44,6 @@ ENGINE_ARGS = table(
     differs("rope_theta", _FILES),
     differs("config_format", _FILES, "auto"),
     differs("load_format", "GGUF and safetensors are recognized", "auto"),
-    differs("dtype", "weights are computed as the file has them; the cache's type is "
-            "{kv_cache_dtype}", "auto"),
     differs("quantization", "the file says how its weights are quantized", flags=("-q",)),
     differs("trust_remote_code", "code that comes with a model is never run", False),
     differs("code_revision", "code that comes with a model is never run"),

@@ -1,8 +1,8 @@
 """What `headrace serve` does with a model that a card does not hold, and holds without its experts.
 
 Of a checkpoint on this disk the number of layers is the engine's own answer (`place_experts`),
-given the memory and the KV cache of the plan. Of a model that only shapes are known of, experts take
-their share of the weights by parameters, all layers with experts alike.
+given the memory and the KV cache of the plan. Of a model of which only shapes are known, experts
+take their share of the weights by parameters, all layers with experts alike.
 """
 
 from __future__ import annotations
