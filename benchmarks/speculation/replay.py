@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, cast
 
 from benchmarks.markdown import surroundings, table
 from benchmarks.speculation.recording import Recording, read_recording, record
-from headrace.engine.drafts.passes.draft_chain import CATCH_UP_TOKENS, DraftChain
+from headrace.engine.drafts.passes.draft_chain import CATCH_UP_TOKENS, WARM_UP_PASSES, DraftChain
 from headrace.engine.drafts.passes.model import Pass
 from headrace.engine.drafts.passes.model_drafts import FEW_TOKENS
 from headrace.engine.drafts.source import MOST_MATCH, Guess
@@ -111,9 +111,9 @@ class Text:
 class Stream:
     """A request and its text."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, texts: int) -> None:
         self.request = Request(f"r{number}", [0], 1, SamplingParams(temperature=0), 1 << 30)
-        self.text = Text(f"text {number}")
+        self.text = Text(f"text {number} of {texts}" if texts else f"text {number}")
         self.chance, self.spans = 0.0, False
         self.read = 0
         """Tokens of it that a draft model has read."""
@@ -174,6 +174,9 @@ class TextModel:
         self._recording = recording
         self._streams = streams
         self.passes: list[Pass] = []
+        if recording.passes:  # as at warm-up
+            self.passes = [Pass(1, recording.pass_s(1))] * WARM_UP_PASSES
+        self.num_guesses = 0
 
     def num_passes(self, num_drafts: int) -> int:
         """One for each."""
@@ -203,12 +206,20 @@ class TextModel:
         self._streams.pop(request, None)
 
     def guess(
-        self, wanted: Sequence[tuple[Request, int]], most_read: int | None = None
+        self,
+        wanted: Sequence[tuple[Request, int]],
+        most_read: int | None = None,
+        *,
+        latest: bool = False,
     ) -> dict[Request, list[int]]:
         """As many drafts as are wanted, of requests that are read by now."""
+        self.num_guesses += 1
         left = CATCH_UP_TOKENS if most_read is None else most_read
         read, found = 0, dict[Request, list[int]]()
         for request, count in wanted:
+            if latest:
+                unread = len(request.token_ids) - left
+                self._streams[request].read = max(self._streams[request].read, unread)
             lag = self.lag(request)
             tokens = lag if lag <= FEW_TOKENS else min(lag, left)
             left -= tokens if lag > FEW_TOKENS else 0
@@ -239,12 +250,14 @@ class Replay:
     """The controller, or a fixed length, over the phases of a pattern."""
 
     def __init__(
-        self, recording: Recording, fixed: int | None, *, kind: str = "lookup", seed: int = 7
+        self, recording: Recording, fixed: int | None, *, kind: str = "lookup", texts: int = 0
     ) -> None:
         """fixed: drafts of every row; None for those that the controller takes. kind: of the
-        drafts, `lookup`, which takes no time, or `model`, in passes."""
+        drafts, `lookup`, which takes no time, or `model`, in passes. texts: which ones are drawn,
+        and which disturbances."""
         self._recording, self._fixed, self._kind = recording, fixed, kind
-        self._rng = random.Random(seed)
+        self._rng = random.Random(7 + texts)
+        self._texts = texts
         self._source = TextGuesses()
         self._model = TextModel(recording, self._source.streams)
         is_model = kind == "model"
@@ -278,7 +291,7 @@ class Replay:
             self._speculation.forget(gone.request)
         del self._streams[phase.streams :]
         while len(self._streams) < phase.streams:
-            stream = Stream(self._number)
+            stream = Stream(self._number, self._texts)
             self._number += 1
             self._streams.append(stream)
             self._source.streams[stream.request] = stream
@@ -288,10 +301,9 @@ class Replay:
 
     def _step(self) -> tuple[int, float]:
         streams = self._streams
-        batch = len(streams)
+        batch, num_guesses = len(streams), self._model.num_guesses
         if self._fixed is None:
             rows = [(stream.request, MOST_DRAFTS) for stream in streams]
-            self._model.passes = []
             self._speculation.begin_step(rows, batch, DRAFT_LOGIT_ROWS)
             counts = [
                 len(self._speculation.drafts(stream.request, MOST_DRAFTS)) for stream in streams
@@ -299,7 +311,7 @@ class Replay:
         else:
             counts = [min(self._fixed, DRAFT_LOGIT_ROWS // batch)] * batch
         places = batch + sum(counts)
-        passes_s = self._passes_s(counts)
+        passes_s = self._passes_s(counts, num_guesses)
         took_s = self._recording.step_s(batch, places)
         tokens = 0
         for stream, count in zip(streams, counts, strict=True):
@@ -316,13 +328,15 @@ class Replay:
             self._speculation.note_step(batch, places, took_s * noise + passes_s)
         return tokens, took_s + passes_s
 
-    def _passes_s(self, counts: Sequence[int]) -> float:
-        """What the drafts of a step take to make."""
+    def _passes_s(self, counts: Sequence[int], num_guesses: int) -> float:
+        """What the drafts of a step take to make. num_guesses: of those before it."""
         if self._kind == "lookup":
             return 0.0
         if self._fixed:
             streams = zip(self._streams, counts, strict=True)
             self._model.guess([(stream.request, count) for stream, count in streams])
+        if self._model.num_guesses == num_guesses:
+            return 0.0
         return sum(each.seconds for each in self._model.passes)
 
 
@@ -373,12 +387,12 @@ def replayed(
     *,
     kind: str = "lookup",
     tokens_each: int = TOKENS,
-    seed: int = 7,
+    texts: int = 0,
 ) -> Replayed:
-    """A pattern by every choice. kind: of the drafts, `lookup` or `model`."""
+    """A pattern by every choice. kind, texts: as of Replay."""
 
     def paces(fixed: int | None) -> tuple[Pace, ...]:
-        replay = Replay(recording, fixed, kind=kind, seed=seed)
+        replay = Replay(recording, fixed, kind=kind, texts=texts)
         return tuple(replay.run(phase, tokens_each) for phase in phases)
 
     return Replayed({length: paces(length) for length in (0, *LENGTHS)}, paces(None))

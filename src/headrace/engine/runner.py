@@ -155,6 +155,8 @@ class Runner:
         return RowResult(self._sampler.rate(own, ids, params.logprobs or 0), scores)
 
     def _batch(self, rows: Sequence[Row]) -> RaggedBatch:
+        if len(rows) == 1 and not rows[0].scored:
+            return self._batch_of_one(rows[0])
         starts = np.array([row.start for row in rows], np.int32)
         counts = np.array([row.num_tokens for row in rows], np.int32)
         query_start = np.zeros(len(rows) + 1, np.int32)
@@ -179,6 +181,21 @@ class Runner:
             query_start=query_start,
             block_tables=self._tables.of([row.request for row in rows]),
             logit_rows=logit_rows,
+        )
+
+    def _batch_of_one(self, row: Row) -> RaggedBatch:
+        """The same of one row whose prompt is not scored, as a single stream has in each step."""
+        request, start, count = row.request, row.start, row.num_tokens
+        token_ids = request.token_ids[start : start + count]
+        if row.drafts is not NO_DRAFTS:
+            token_ids += row.drafts.token_ids
+        first = count - row.num_rated - row.num_drawn
+        return RaggedBatch(
+            token_ids=np.array(token_ids, np.int32),
+            positions=np.arange(start, start + count, dtype=np.int32),
+            query_start=np.array((0, count), np.int32),
+            block_tables=self._tables.of([request]),
+            logit_rows=np.arange(first, count, dtype=np.int32),
         )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
 from benchmarks.speculation.recording import Recording, read_recording
 from benchmarks.speculation.replay import PATTERNS, Phase, Replay, replayed
-from headrace.engine.drafts.gain_account import INCOME, LEAST, MOST, GainAccount
+from headrace.engine.drafts.gain_account import BEGIN, INCOME, LEAST, MOST, GainAccount
 
 RECORDING = read_recording(Path(__file__).parent / "step_times.json")
 EASY_THEN_HARD = tuple(Phase(1, (chance,)) for chance in (0.9, 0.05, 0.9, 0.05))
@@ -29,23 +30,27 @@ def test_a_text_that_becomes_hard_costs_next_to_nothing() -> None:
     assert found.of_best > 1.0
 
 
+TEXTS = range(3)
+"""How a pattern's texts are drawn: a choice that does well by luck does so once."""
+
+
 @pytest.mark.load
 @pytest.mark.parametrize("name", PATTERNS)
 def test_no_pattern_of_lookups_is_below_off(name: str) -> None:
-    found = replayed(RECORDING, PATTERNS[name])
-    assert found.of_off > 0.995
-    assert found.worst_of_off > 0.96
-    assert found.of_best > 0.95
+    found = [replayed(RECORDING, PATTERNS[name], texts=texts) for texts in TEXTS]
+    assert min(each.of_off for each in found) > 0.995
+    assert min(each.worst_of_off for each in found) > 0.95
+    assert fmean(each.of_best for each in found) > 0.92
 
 
 @pytest.mark.load
 @pytest.mark.parametrize("name", PATTERNS)
 def test_drafts_of_a_model_lose_little_where_they_do_not_pay(name: str) -> None:
     # What is not drafted is not compared: a model is known by what its drafts cost.
-    found = replayed(RECORDING, PATTERNS[name], kind="model")
-    assert found.of_off > 0.94
-    assert found.worst_of_off > 0.94
-    assert found.of_best > 0.8
+    found = [replayed(RECORDING, PATTERNS[name], kind="model", texts=texts) for texts in TEXTS]
+    assert fmean(each.of_off for each in found) > 0.985
+    assert min(each.worst_of_off for each in found) > 0.93
+    assert fmean(each.of_best for each in found) > 0.94
 
 
 def test_drafts_of_a_model_that_never_come_cost_a_share_that_is_known() -> None:
@@ -94,11 +99,9 @@ def test_the_account_bounds_what_is_lost() -> None:
     assert lost <= MOST + 2000 * INCOME
     account.note(0.0, 50.0)
     assert account.steps == LEAST
-    account.note(0.0, 50.0, is_paid=True)
-    assert account.steps == LEAST + INCOME
     account = GainAccount()
     account.note_plain(0.02)  # what is kept ready for drafts that nobody takes
-    assert account.steps == pytest.approx(MOST + INCOME - 0.02)
+    assert account.steps == pytest.approx(BEGIN + INCOME - 0.02)
     for _ in range(1000):
         account.note_plain(0.02)
     assert account.steps == LEAST

@@ -14,15 +14,16 @@ with few drafts, and where they come its next steps may have more. So over any s
     lost <= MOST + INCOME * steps
 
 and what may still be wrong is the time of a step without drafts, which is measured again and again
-(speculation.py). What a draft model reads of prompts, and what it tries, is paid for otherwise
-(model/model_drafts.py).
+(speculation.py). Tries are booked here too, but wait for a credit of their own (passes/tries.py);
+what a draft model reads of prompts is paid for otherwise (passes/reading.py).
 """
 
 from __future__ import annotations
 
 MOST = 6.0
-"""Steps, and what there is in the beginning. Less, and a text whose guesses come one time in three
-is left alone by bad luck; with half of it at first, a machine is learned for longer."""
+"""Steps. Less, and a text whose guesses come one time in three is left alone by bad luck."""
+BEGIN = 2.0
+"""Steps, in the beginning: before drafts have gained anything, no more than that is lost."""
 INCOME = 0.003
 """Of a step."""
 LEAST = -0.25
@@ -33,18 +34,14 @@ class GainAccount:
     """The account of one engine."""
 
     def __init__(self) -> None:
-        self.steps = MOST
+        self.steps = BEGIN
         """What may be lost, in steps without drafts."""
 
     def note_plain(self, spent: float = 0.0) -> None:
         """Book a step without drafts. spent: what having drafts ready took of it."""
         self.steps = max(LEAST, min(self.steps + INCOME - spent, MOST))
 
-    def note(self, gained: float, spent: float, *, is_paid: bool = False) -> None:
+    def note(self, gained: float, spent: float) -> None:
         """Book a step with drafts, both in steps without: tokens that it gave beyond one of each
-        request, over the requests, and the time that it took beyond. is_paid: what it loses was
-        booked elsewhere."""
-        gain = gained - spent
-        if is_paid:
-            gain = max(gain, 0.0)
-        self.steps = max(LEAST, min(self.steps + INCOME + gain, MOST))
+        request, over the requests, and the time that it took beyond."""
+        self.steps = max(LEAST, min(self.steps + INCOME + gained - spent, MOST))

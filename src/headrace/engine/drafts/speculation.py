@@ -231,7 +231,7 @@ class Speculation:
         # A step that was disturbed by something else took so long without its drafts too.
         usual_s = costs.seconds(batch, num_tokens) + drafting_s + watching_s
         booked_s = min(seconds, MOST_OVERRUN * usual_s)
-        if model is not None:
+        if model is not None and not model.is_try:
             booked_s -= model.reading_s
         gained, spent = self._num_given / batch, booked_s / plain_s - 1
         so_far = self.compared
@@ -241,8 +241,7 @@ class Speculation:
             so_far.seconds + seconds,
             so_far.plain_s + plain_s,
         )
-        is_paid = model is not None and model.is_try
-        self._account.note(gained, spent, is_paid=is_paid)
+        self._account.note(gained, spent)
         if model is not None:
             model.note_step(seconds, (gained - spent) * plain_s)
 

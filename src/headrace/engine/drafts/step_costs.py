@@ -20,7 +20,7 @@ with that by how often it was seen lately; between two sizes that were seen W is
 between the numbers of requests that were seen, and beyond them in proportion to B - 1.
 
 A step without drafts costs a few look-ups: what is forgotten is reckoned when it is read, and the
-curve is drawn when a step with drafts has changed it, or after REDRAW_STEPS.
+curve is drawn when steps with drafts have changed it, or after REDRAW_STEPS.
 """
 
 from __future__ import annotations
@@ -57,6 +57,10 @@ _LEAST_COST = 0.05
 """Of any step, beside one of a token: where both terms are guessed their sum may be below 0."""
 FEW_PLAIN_STEPS = 2
 """Of a number of requests, by which it is known: one alone may have been disturbed."""
+REDRAW_WEIGHT = 4.0
+REDRAW_KNOWN_STEPS = 4
+"""A size that counts so many steps moves little by one more: then the curve is drawn after some
+steps, since to draw it takes a twentieth of a small model's step."""
 REDRAW_STEPS = 64
 """After which the curve is drawn again though none of its sizes was seen: what is forgotten of them
 moves it."""
@@ -170,7 +174,10 @@ class StepCosts:
             seen.add(at, step, drawn + expected * (ratio - 1), drawn)
         surprise = min(max(seconds / (self._level * measured), _LEAST_SURPRISE), most) - 1
         self._level *= 1 + _LEVEL_RATE * weight / (1 + weight) * surprise
-        if not is_plain or step >= self._redraw_at:
+        if not is_plain:
+            known = weight >= REDRAW_WEIGHT
+            self._redraw_at = min(self._redraw_at, step + (REDRAW_KNOWN_STEPS if known else 0))
+        if step >= self._redraw_at:
             self._draw(step)
 
     def _note_plain(self, at: int, seconds: float) -> None:

@@ -204,6 +204,8 @@ class Sampler:
             else 0.0
             for place in places
         ]
+        if not chains and not masks and not any(draws):
+            return self._rows  # greedy: its random numbers are 0 already
         return replace(self._rows, uniform=np.array(draws, np.float64), chains=chains, masks=masks)
 
     def _draws(self, batch: _Batch) -> list[SampledToken]:

@@ -270,6 +270,7 @@ def test_a_head_that_never_comes_is_left_alone() -> None:
     head = make_head(MockHead(1))
     head.features._clock = lambda: 0.0  # a step of the mock takes two readings of its clock
     core = make_core(draft=head, speculative_config='{"method": "mtp"}')
+    core._clock = head._clock  # passes are part of steps
     core.submit(submit("a", prompt(20), max_tokens=900))
     watched, steps = 0, 0
     while core.has_work:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 import pytest
 
+from headrace.engine.drafts.gain_account import GainAccount
 from headrace.engine.drafts.passes.model import Pass
 from headrace.engine.drafts.passes.model_drafts import DraftRoom, ModelDrafts
 from headrace.engine.drafts.passes.pass_costs import PassCosts
@@ -27,12 +28,16 @@ class Machine:
 
     def __init__(self, chance: float, *, target: float, row: float, draft: float) -> None:
         self.chance, self.draft_s, self._row_s, self._target_s = chance, draft, row, target
-        self.passes: list[Pass] = []
+        self.passes = [Pass(1, draft)]
+        self.num_read = 0
         self.read: dict[Request, int] = {}
         self.rng = random.Random(11)
 
     def step_s(self, num_tokens: int) -> float:
         return (self._target_s + self._row_s * num_tokens) * self.rng.lognormvariate(0, 0.03)
+
+    def plain_s(self, batch: int) -> float:
+        return self._target_s + self._row_s * batch
 
     def num_passes(self, num_drafts: int) -> int:
         """One for each."""
@@ -51,17 +56,25 @@ class Machine:
         return 0
 
     def guess(
-        self, wanted: Sequence[tuple[Request, int]], most_read: int | None = None
+        self,
+        wanted: Sequence[tuple[Request, int]],
+        most_read: int | None = None,
+        *,
+        latest: bool = False,
     ) -> dict[Request, list[int]]:
         self.passes, found = [], {}
         left = 128 if most_read is None else most_read
         tokens = 0
         for request, count in wanted:
+            if latest:
+                unread = len(request.token_ids) - left
+                self.read[request] = max(self.read.get(request, 0), unread)
             lag = self.lag(request)
             reads = lag if lag <= 16 else min(lag, left)
             left -= reads if lag > 16 else 0
             tokens += reads
             self.read[request] = self.read.get(request, 0) + reads
+            self.num_read += reads
             if reads == lag:
                 found[request] = [1] * count
         if tokens:
@@ -80,9 +93,13 @@ class BlockMachine(Machine):
         return min(num_drafts, 1)
 
     def guess(
-        self, wanted: Sequence[tuple[Request, int]], most_read: int | None = None
+        self,
+        wanted: Sequence[tuple[Request, int]],
+        most_read: int | None = None,
+        *,
+        latest: bool = False,
     ) -> dict[Request, list[int]]:
-        found = super().guess(wanted, most_read)
+        found = super().guess(wanted, most_read, latest=latest)
         self.passes = self.passes[:1]
         return found
 
@@ -90,7 +107,9 @@ class BlockMachine(Machine):
 def replayed(machine: Machine, batch: int, steps: int, fixed: int | None, prompt: int = 8) -> float:
     """Tokens for the time; fixed: so many drafts in each step, None for those that are chosen."""
     costs = StepCosts()
-    drafts = ModelDrafts(machine, costs, most=5, adaptive=fixed is None)
+    account = GainAccount()
+    drafts = ModelDrafts(machine, costs, most=5, adaptive=fixed is None, account=account)
+    plain_s = machine.plain_s(batch)
     rows = [request_of(str(at), prompt) for at in range(batch)]
     seconds, tokens = 0.0, 0
     for _ in range(steps):
@@ -102,7 +121,7 @@ def replayed(machine: Machine, batch: int, steps: int, fixed: int | None, prompt
         taken = [len(found.get(row, ())) for row in rows]
         took = machine.step_s(batch + sum(taken))
         seconds += took + drafts.seconds
-        drafts.note_step(took + drafts.seconds)
+        before = tokens
         costs.note(batch, batch + sum(taken), took)
         for row, count in zip(rows, taken, strict=True):
             right = 0
@@ -117,6 +136,13 @@ def replayed(machine: Machine, batch: int, steps: int, fixed: int | None, prompt
                 machine.read[row] = len(row.token_ids) + min(right, count - 1)
             row.token_ids += given
             tokens += len(given)
+        took += drafts.seconds
+        gained, spent = (tokens - before) / batch - 1, took / plain_s - 1
+        if sum(taken):
+            account.note(gained, spent)
+        else:
+            account.note_plain()
+        drafts.note_step(took, (gained - spent) * plain_s if sum(taken) else None)
     return tokens / seconds
 
 
@@ -170,11 +196,11 @@ def test_a_prompt_is_read_only_where_that_pays() -> None:
             drafts.begin_step()
             drafts.guess(1, [DraftRoom(request, 3)], 64)
             drafts.note_step(1.0)
-        assert (machine.read.get(request, 0) > 0) == expected
+        assert machine.num_read == length if expected else machine.num_read <= 16
 
 
-def test_a_try_that_takes_many_steps_comes_in_the_end() -> None:
-    """What it has to read of a prompt costs more than any credit held at first."""
+def test_of_a_text_that_was_not_read_the_end_is_read_for_a_try() -> None:
+    """All of it would cost more than tries may, and more with each token that comes."""
     machine = Machine(0.0, target=1.0, row=0.05, draft=0.15)
     costs = StepCosts()
     drafts = ModelDrafts(machine, costs, most=5)
@@ -193,7 +219,8 @@ def test_a_try_that_takes_many_steps_comes_in_the_end() -> None:
         if found:
             break
         drafts.note_step(machine.step_s(1))
-    assert drafts.is_try and len(found[row]) == 2
+    assert drafts.is_try and len(found[row]) == 1
+    assert machine.num_read <= 200 * 2 + 16
 
 
 def test_what_is_there_for_nothing_is_kept_where_it_promises_as_much() -> None:
@@ -266,9 +293,9 @@ def test_a_draft_is_watched_before_it_is_tried_and_not_for_long() -> None:
     drafts._watched = ()
     row, tries = request_of("r"), 0
     machine.read[row] = 8
-    for shares in drafts._shares:  # none has come so far
-        for place in range(2):
-            shares.all[place] = 100.0
+    for _ in range(100):  # none has come so far
+        drafts._chances.begin(row, [1], 0.0)
+        drafts.note(row, len(row.token_ids), [WRONG])
     for _ in range(6000):
         drafts.begin_step()
         if drafts.guess(1, [DraftRoom(row, 5)], 1 << 20):

@@ -96,16 +96,20 @@ class DraftCache:
             return len(request.token_ids) - max(self.skipped, self._readable_from(request))
         return len(request.token_ids) - twin.first - min(twin.num_known, twin.num_written)
 
-    def cover(self, request: Request, num_drafts: int, wanted: Collection[Request]) -> Twin | None:
+    def cover(
+        self, request: Request, num_drafts: int, wanted: Collection[Request], start: int = 0
+    ) -> Twin | None:
         """The twin of a request with blocks for all of its tokens and so many drafts; None where
-        there are too few. wanted: whose blocks are not taken for it."""
+        there are too few. wanted: whose blocks are not taken for it. start: what is not computed
+        before this token is not to be: the twin begins there."""
+        start = max(start, self._readable_from(request))
         twin = self._twins.pop(request, None)
-        if twin is not None and twin.first + twin.num_written < self._readable_from(request):
+        if twin is not None and twin.first + twin.num_written < start:
             self._twins[request] = twin
             self.release(request)
             twin = None  # the next one begins behind what can be read no more
         while True:
-            found = self._covered(request, twin, num_drafts)
+            found = self._covered(request, twin, num_drafts, start)
             if found is not None:
                 self._twins[request] = found
                 return found
@@ -143,20 +147,21 @@ class DraftCache:
         assert len(slots) == len(self._twins) == self._num_slots - len(self._free_slots)
         self.kv.check([twin.request for twin in self._twins.values()])
 
-    def _covered(self, request: Request, twin: Twin | None, num_drafts: int) -> Twin | None:
+    def _covered(
+        self, request: Request, twin: Twin | None, num_drafts: int, start: int
+    ) -> Twin | None:
         if twin is None:
-            return self._begun(request, num_drafts)
+            return self._begun(request, num_drafts, start)
         twin.follow(request.token_ids)
         self.kv.commit(twin.request)
         return twin if self.kv.grow(twin.request, num_drafts) else None
 
-    def _begun(self, request: Request, num_drafts: int) -> Twin | None:
+    def _begun(self, request: Request, num_drafts: int, start: int) -> Twin | None:
         first = self.skipped
         own = self._own(request, first)
         match = self.kv.find(own, own.num_wanted + num_drafts)
-        readable = self._readable_from(request)
-        if first + match.num_tokens < readable:  # what lies between can be had nowhere
-            first = readable
+        if first + match.num_tokens < start:  # what lies between is not to be had
+            first = start
             own = self._own(request, first)
             match = self.kv.find(own, own.num_wanted + num_drafts)
         # What another twin computes next may never come: nobody waits for it.

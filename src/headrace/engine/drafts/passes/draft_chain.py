@@ -152,13 +152,18 @@ class DraftChain(ABC, Generic[Maker]):
         """Of the last call of `guess`; before the first, those of `warm_up`."""
 
     def guess(
-        self, wanted: Sequence[tuple[Request, int]], most_read: int | None = None
+        self,
+        wanted: Sequence[tuple[Request, int]],
+        most_read: int | None = None,
+        *,
+        latest: bool = False,
     ) -> dict[Request, list[int]]:
         """Drafts of each request, at most so many, where there are any: none of one that it has to
         read more of first, or has no room for. most_read: instead of CATCH_UP_TOKENS, which it is
-        no more than."""
+        no more than. latest: of a request that lacks more than that its last tokens are read alone,
+        as of a text that begins there."""
         self.passes = []
-        rows = self._rows(wanted, CATCH_UP_TOKENS if most_read is None else most_read)
+        rows = self._rows(wanted, CATCH_UP_TOKENS if most_read is None else most_read, latest)
         if not rows:
             return {}
         for pairs in apart(self.cache.take_copies()):
@@ -255,7 +260,9 @@ class DraftChain(ABC, Generic[Maker]):
     def _place(self, row: DraftRow) -> DrawPosition:
         """Where a row draws."""
 
-    def _rows(self, wanted: Sequence[tuple[Request, int]], left: int) -> list[DraftRow]:
+    def _rows(
+        self, wanted: Sequence[tuple[Request, int]], left: int, latest: bool
+    ) -> list[DraftRow]:
         """The requests that the first pass computes something of: all that came in the last step,
         and of the others what the bound leaves."""
         together = {request for request, _ in wanted}
@@ -274,7 +281,8 @@ class DraftChain(ABC, Generic[Maker]):
                 continue
             if not left and request not in self.cache:
                 continue
-            twin = self.cache.cover(request, max(most - 1, self._ahead), together)
+            start = len(request.token_ids) - left if latest else 0
+            twin = self.cache.cover(request, max(most - 1, self._ahead), together, start)
             if twin is None:
                 continue
             count = twin.request.lag

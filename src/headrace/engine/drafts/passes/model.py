@@ -23,10 +23,15 @@ class PassModel(Protocol):
         """Of the last call of `guess`."""
 
     def guess(
-        self, wanted: Sequence[tuple[Request, int]], most_read: int | None = None
+        self,
+        wanted: Sequence[tuple[Request, int]],
+        most_read: int | None = None,
+        *,
+        latest: bool = False,
     ) -> dict[Request, list[int]]:
         """Drafts of each request, at most so many, where there are any. most_read: tokens of
-        requests that are read for the first time, at most."""
+        requests that are read for the first time, at most; latest: of what has more of them the
+        last ones alone, as of a text that begins there."""
 
     def lag(self, request: Request) -> int:
         """Tokens that it has to read before its first draft, at most."""

@@ -9,13 +9,12 @@ the most of
 
 and none where that is not LEAST_GAIN above what k = 0 gives. Requests for which a guess that costs
 nothing promises as much keep that. All of c, d and P are measured while serving: d by the passes
-themselves, P by comparing drafts with what came, of the request and of all of them:
+themselves, P by comparing drafts with what came (draft_chances.py).
 
-    p(j) = (h_r + W * p_s(j)) / (n_r + W),   p_s(j) = (h_s + V * p_s(j - 1)) / (n_s + V)
+k begins with one pass, and is one more than the most drafts that came together since drafts were
+made again: what a draft is worth is learned of its first place as well as of five, at a fifth of
+the price.
 
-P(j) is p(1) ... p(j); h of n drafts at place j were right, those before it being right: of the
-request (r), of all of about its temperature (s). What is not known of a place yet is what the one
-before it does.
 
 What the draft has not read of a request has to pay as well: it is read where what drafts are
 expected to spare of the request's tokens is more than that takes (reading.py). What drafts may lose
@@ -26,15 +25,16 @@ paid for if none of its drafts came. A draft that is not taken is tried again no
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from headrace.engine.drafts.gain_account import MOST as MOST_ACCOUNT
 from headrace.engine.drafts.gain_account import GainAccount
+from headrace.engine.drafts.passes.draft_chances import DraftChances
 from headrace.engine.drafts.passes.model import PassModel
 from headrace.engine.drafts.passes.pass_costs import PassCosts
 from headrace.engine.drafts.passes.reading import Reading
-from headrace.engine.drafts.passes.tries import TRY_DRAFTS, Tries
+from headrace.engine.drafts.passes.tries import AT_ONCE, TRY_READS, Tries
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.request import Request
 
@@ -54,16 +54,7 @@ DECIDED_STEPS = 4
 """For which a choice stands while the same requests decode: it costs as much as a pass of a small
 model."""
 
-_TEMPERATURES = (0.01, 0.4, 0.6, 0.8, 0.95)
-"""Between which acceptance is told apart: the wider the distributions, the less two draws agree."""
-_CHANCE_BEGIN = 0.6
 _WATCHING_RATE = 0.2
-_WEIGHT_BEGIN = 8.0
-_WEIGHT_ALL = 6.0
-_MOST_ALL = 128.0
-_MOST_REQUEST = 24.0
-"""Comparisons of a place that are remembered: what is not drafted is not compared either, so that
-of a text that has become easier only tries would be heard for long."""
 
 
 class DraftRoom(NamedTuple):
@@ -83,35 +74,6 @@ class _Choice(NamedTuple):
 
     num_drafts: int
     hope: float
-
-
-class _Shares:
-    """Right ones of comparisons, by place."""
-
-    def __init__(self, places: int, most: float) -> None:
-        self._most = most
-        self.right = [0.0] * places
-        self.all = [0.0] * places
-
-    def note(self, place: int, *, right: bool) -> None:
-        self.right[place] += right
-        self.all[place] += 1.0
-        if self.all[place] > self._most:
-            self.right[place] /= 2
-            self.all[place] /= 2
-
-
-class _History:
-    """The state of one request."""
-
-    def __init__(self, places: int, known: _Shares) -> None:
-        self.shares = _Shares(places, _MOST_REQUEST)
-        self.known = known
-        """Of all requests like it."""
-        self.start = 0
-        """The place of the first of `drafts`."""
-        self.drafts: Sequence[int] = ()
-        """The last ones, whose tokens have not come yet."""
 
 
 class ModelDrafts:
@@ -134,8 +96,7 @@ class ModelDrafts:
         self._adaptive = adaptive
         self._account = GainAccount() if account is None else account
         self._passes = PassCosts()
-        self._shares = [_Shares(most, _MOST_ALL) for _ in range(1 + len(_TEMPERATURES))]
-        self._histories: dict[Request, _History] = {}
+        self._chances = DraftChances(most)
         self._decided: list[Request] = []
         """The requests of the last choice."""
         self._choices: dict[Request, _Choice] = {}
@@ -153,6 +114,8 @@ class ModelDrafts:
         """Of that choice, as it is believed: tokens for the time, over none."""
         self._reading = Reading()
         self._tries = Tries(model, costs, self._passes, self._reading)
+        self._reach = 0
+        """Drafts of a request that lately came together, at most."""
         self._watched: Collection[Request] | None = None
         """Of which the model has ready what drafts are made of; None: of all."""
         self._watching_s = 0.0
@@ -190,6 +153,9 @@ class ModelDrafts:
         has room for at most so many."""
         if not wanted:
             return {}
+        if not self._passes.num_seen:
+            for each in self._model.passes:  # before the first guess, those of its warm-up
+                self._passes.note(each.num_tokens, each.seconds)
         if not self._adaptive:
             return self._drafts([(each.request, min(each.room, self._most)) for each in wanted])
         if self._costs.num_seen < FIRST_PLAIN_STEPS:
@@ -217,22 +183,22 @@ class ModelDrafts:
             chosen = [each for each in chosen if not self._model.num_missing(each[0])]
         else:
             chosen = self._tried(batch, wanted, most, step_s)
-        return self._drafts(chosen, self._tokens_within(step_s)) if chosen else {}
+        if not chosen:
+            return {}
+        if self.is_try:
+            return self._drafts(chosen, self._tokens_of_try(step_s), latest=True)
+        return self._drafts(chosen, self._tokens_within(step_s))
 
     def note(self, request: Request, num_before: int, token_ids: Sequence[int]) -> None:
         """A row gave a request these tokens, which had so many before."""
-        history = self._histories.get(request)
-        if history is None or not history.drafts:
+        num_right = self._chances.note(request, num_before, token_ids)
+        if num_right is None:
             return
-        drafts, history.drafts = history.drafts, ()
-        if history.start != num_before:
-            return
-        for place, (draft, token_id) in enumerate(zip(drafts, token_ids, strict=False)):
-            right = draft == token_id
-            history.known.note(place, right=right)
-            history.shares.note(place, right=right)
-            if not right:
-                return
+        self._reach = max(self._reach, num_right)
+        if self.is_try:
+            self._tries.note(request, num_right)
+            if not num_right:
+                self._reach = 0
 
     def take_watching_s(self) -> float:
         """Seconds of the step that ended that went to having ready what drafts are made of; to be
@@ -247,12 +213,13 @@ class ModelDrafts:
         its tokens take without, below 0 where they cost some, and beside what was read; None where
         that is not known, or there were none."""
         gained = max(gained_s or 0.0, 0.0)
-        self._reading.note_step(gained - self.reading_s, self._step_s)
+        read_s = 0.0 if self.is_try else self.reading_s
+        self._reading.note_step(gained - read_s, self._step_s)
         self._tries.note_step(seconds, gained_s)
 
     def forget(self, request: Request) -> None:
         """The request has ended."""
-        self._histories.pop(request, None)
+        self._chances.forget(request)
         self._tries.forget(request)
 
     def _chosen(self, batch: int, wanted: Sequence[DraftRoom], most: int) -> dict[Request, _Choice]:
@@ -266,11 +233,13 @@ class ModelDrafts:
         largest = min(batch + most, max(2 * costs.largest_seen, batch + 1))
         plain_s = costs.seconds(batch, batch)
         most_s = plain_s * (1.0 + self._account.steps)
-        hopes = [self._hopes(each) for each in wanted]
+        hopes = [self._chances.hopes(each.request, each.room, self._rich) for each in wanted]
         token_s = 1.0 / plain
         for count in range(1, self._most + 1):
             # A pass is shared by all that take part in it.
             num_passes = self._model.num_passes(count)
+            if num_passes > 1 + self._reach:
+                break
             share = num_passes * self._pass_s(len(wanted)) / len(wanted) / token_s
             gains = (
                 (hope[min(count, len(hope)) - 1] - each.hope, at)
@@ -307,6 +276,7 @@ class ModelDrafts:
             if (lag := self._model.lag(request)) <= FEW_TOKENS
             or (
                 self._reading.steps > 0
+                and AT_ONCE * self._at_risk_s < most_s - plain_s
                 and lag * read_s
                 < spared_s * min(EXPECTED_TOKENS, request.max_len - len(request.token_ids))
             )
@@ -315,6 +285,7 @@ class ModelDrafts:
     def _rest(self) -> None:
         """Nothing pays: look for nothing for a while, each time for longer. What drafts are made of
         costs each step something, and is had again where it is wanted."""
+        self._reach = 0
         self._rest_steps = self._next_rest
         self._next_rest = min(2 * self._next_rest, MOST_REST_STEPS)
         if self._rest_steps > 1:
@@ -331,8 +302,12 @@ class ModelDrafts:
         """The request whose drafts are tried, if any; where none is, the rest begins."""
         request = self._tries.next_request([each.request for each in wanted])
         room = next(each.room for each in wanted if each.request is request)
-        count = min(TRY_DRAFTS, room, self._most, most)
-        verdict = self._tries.ask(request, batch, count, step_s)
+        count = min(1 + self._reach, room, self._most, most)
+        hope = self._chances.hopes(request, count, self._rich)[-1] if count > 0 else 0.0
+        verdict = self._tries.ask(
+            request, batch, count, step_s,
+            most_read=self._tokens_of_try(step_s), hoped_s=hope * step_s / batch,
+        )  # fmt: skip
         if verdict == "now":
             self._next_rest = 1
             return [(request, count)]
@@ -344,13 +319,14 @@ class ModelDrafts:
         return []
 
     def _drafts(
-        self, chosen: Sequence[tuple[Request, int]], most_read: int | None = None
+        self,
+        chosen: Sequence[tuple[Request, int]],
+        most_read: int | None = None,
+        *,
+        latest: bool = False,
     ) -> dict[Request, list[int]]:
         reads = sum(lag > FEW_TOKENS for request, _ in chosen if (lag := self._model.lag(request)))
-        if not self._passes.num_seen:
-            for each in self._model.passes:  # before the first guess, those of its warm-up
-                self._passes.note(each.num_tokens, each.seconds)
-        found = self._model.guess(chosen, most_read)
+        found = self._model.guess(chosen, most_read, latest=latest)
         passes = self._model.passes
         for each in passes:
             self._passes.note(each.num_tokens, each.seconds)
@@ -360,23 +336,20 @@ class ModelDrafts:
             usual_s = self._pass_s(len(chosen)) if found else 0.0
             self.reading_s = max(0.0, passes[0].seconds - usual_s)
         for request, drafts in found.items():
-            history = self._history(request)
-            history.start, history.drafts = len(request.token_ids), drafts
+            expected = 0.0
+            if not self.is_try:
+                expected = self._chances.hopes(request, len(drafts), self._rich)[-1]
+            self._chances.begin(request, drafts, expected)
         return found
 
-    def _hopes(self, each: DraftRoom) -> list[float]:
-        """Of k drafts, how many are expected to be right, for k of 1 to what there is room for."""
-        history = self._history(each.request)
-        own, known = history.shares, history.known
-        hopes, hope, reached, prior = list[float](), 0.0, 1.0, _CHANCE_BEGIN
-        for place in range(min(each.room, self._most)):
-            prior = (known.right[place] + _WEIGHT_BEGIN * prior) / (
-                known.all[place] + _WEIGHT_BEGIN
-            )
-            reached *= (own.right[place] + _WEIGHT_ALL * prior) / (own.all[place] + _WEIGHT_ALL)
-            hope += reached
-            hopes.append(hope)
-        return hopes
+    @property
+    def _rich(self) -> float:
+        """How full the account is, 0 to 1."""
+        return min(1.0, max(0.0, self._account.steps / MOST_ACCOUNT))
+
+    def _tokens_of_try(self, step_s: float) -> int:
+        """Tokens of a request that are read for a try, at most."""
+        return min(TRY_READS, self._tokens_within(step_s))
 
     def _pass_s(self, num_requests: int) -> float:
         return self._passes.seconds_or(
@@ -388,10 +361,3 @@ class ModelDrafts:
         return min(
             128, max(16, int(seconds / self._passes.seconds_per_token(self._costs.seconds(1, 1))))
         )
-
-    def _history(self, request: Request) -> _History:
-        history = self._histories.get(request)
-        if history is None:
-            like_it = self._shares[bisect_right(_TEMPERATURES, request.params.temperature)]
-            history = self._histories[request] = _History(self._most, like_it)
-        return history

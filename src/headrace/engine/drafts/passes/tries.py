@@ -1,10 +1,16 @@
 """When a draft that is not taken is tried again, since texts and loads change.
 
-Tries are paid for by a credit, SHARE of the time of all steps; the tokens that a try spares are
-credited, so that tries follow each other where they succeed, and where they do not that share is
-all that is lost. A draft that needs some tokens more before it is as good as it gets (a head, of
-what the target computes of a request that is watched) has that request watched first, once there is
-credit for this and for some tries behind it.
+Tries are paid for by a credit: SHARE of the time of all steps, and GAIN_SHARE of what drafts spare,
+for where drafts gained much, as in a text that copies now and then, they are looked for again soon.
+A try has to cost less than the credit, by what is believed of it: what its passes and rows take and
+its drafts are not expected to spare. What it really gained or lost is booked, here and on the
+account of gains, so that over any stretch tries lose no more than that share.
+
+A try has one draft, and where that is right the next one is of the same request. Of a text that was
+not read for long its last tokens alone are, as if it began there: to keep abreast of a text that
+may never be drafted for would cost more than tries may. A draft that needs some tokens more before
+it is as good as it gets (a head, of what the target computes of a request that is watched) has that
+request watched first, once there is credit for this and for some tries behind it.
 """
 
 from __future__ import annotations
@@ -18,13 +24,21 @@ from headrace.engine.drafts.passes.reading import Reading
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.request import Request
 
-SHARE = 0.005
+SHARE = 0.003
 """Of the time of steps, what tries may take."""
-MOST_CREDIT = 1.5
-"""Steps whose time tries may take in the beginning, and are credited with at most; where one try
-takes more, with that: it may have a prompt to read."""
-TRY_DRAFTS = 2
-"""Of a try: what the first place says of the others is little."""
+GAIN_SHARE = 0.5
+"""Of what drafts spare; with half of it copies of 24 tokens are found too late."""
+FIRST_CREDIT = 0.5
+"""Steps whose time tries may take in the beginning."""
+MOST_CREDIT = 3.0
+"""Steps whose time they are credited with at most."""
+LEAST_LOST = 0.1
+"""Of what a try takes, as far as it is believed to be lost at least."""
+FEW_TOKENS = 16
+"""That are read in passing; where there are more, they are read for some tries."""
+TRY_READS = 16
+"""Tokens of a request that are read for a try, at most. headrace-head is right as often behind
+sixteen as behind more (heads/head_drafts.py)."""
 TRY_LAG = 16
 """Of requests of which no more tokens have to be read the one is tried that was not for longest."""
 AT_ONCE = 4
@@ -52,6 +66,8 @@ class Tries:
         self._waited_steps = 0
         """That it waited for what its drafts are made of."""
         self._num_tries = 0
+        self._promising: Request | None = None
+        """Whose last try was right: the next one is of the same."""
         self._tried_at: dict[Request, int] = {}
         """The number of the try that was for a request last."""
         self.is_try = False
@@ -66,16 +82,29 @@ class Tries:
         equals the one that was not tried for longest."""
         return min(
             requests,
-            key=lambda each: (max(self._model.lag(each), TRY_LAG), self._tried_at.get(each, 0)),
+            key=lambda each: (
+                each is not self._promising,
+                max(self._model.lag(each), TRY_LAG),
+                self._tried_at.get(each, 0),
+            ),
         )
 
     def ask(
-        self, request: Request, batch: int, count: int, step_s: float
+        self,
+        request: Request,
+        batch: int,
+        count: int,
+        step_s: float,
+        *,
+        most_read: int,
+        hoped_s: float,
     ) -> Literal["now", "later", "no"]:
         """Whether to try so many drafts of a request, in a step in which `batch` decode and that
-        takes so long without; later: when it was watched for some tokens more."""
+        takes so long without; later: when it was watched for some tokens more. most_read: tokens of
+        a request that are read for a try, at most. hoped_s: what its drafts are expected to
+        spare."""
         missing = self._model.num_missing(request)
-        self._price_s = self._price(request, batch, count, missing, step_s)
+        self._price_s = self._price(request, batch, count, missing, step_s, most_read, hoped_s)
         if self._credit_s is None or self._price_s > self._credit_s or count < 1:
             self._waited_steps = 0
             return "no"
@@ -94,27 +123,48 @@ class Tries:
     def note_step(self, seconds: float, gained_s: float | None) -> None:
         """A step took so long. gained_s: as of `ModelDrafts.note_step`."""
         if self._credit_s is None:
-            self._credit_s = MOST_CREDIT * seconds
+            self._credit_s = FIRST_CREDIT * seconds
         most = max(MOST_CREDIT * seconds, self._price_s)
         if self.is_try:
             self._credit_s += -self._price_s if gained_s is None else gained_s
+        elif gained_s is not None:
+            self._credit_s += GAIN_SHARE * max(0.0, gained_s)
         self._credit_s = min(self._credit_s, most) + SHARE * seconds
+
+    def note(self, request: Request, num_right: int) -> None:
+        """So many drafts of a try were right."""
+        self._promising = request if num_right else None
 
     def forget(self, request: Request) -> None:
         """The request has ended."""
         self._tried_at.pop(request, None)
+        if request is self._promising:
+            self._promising = None
 
     def _price(
-        self, request: Request, batch: int, count: int, missing: int, step_s: float
+        self,
+        request: Request,
+        batch: int,
+        count: int,
+        missing: int,
+        step_s: float,
+        most_read: int,
+        hoped_s: float,
     ) -> float:
-        costs, passes = self._costs, self._passes
-        step_one_s = costs.seconds(1, 1)
-        try_s = self._model.num_passes(count) * passes.seconds_or(step_one_s, 1)
-        try_s += costs.seconds(batch, batch + count) - costs.seconds(batch, batch)
-        lag = max(self._model.lag(request), missing)
-        reading_s, price_s = lag * passes.seconds_per_token(step_one_s), try_s
-        if reading_s > step_s * self._reading.steps:
-            price_s += reading_s
+        try_s = self._try_s(1, batch, count)
+        lag = max(min(self._model.lag(request), most_read), missing)
+        price_s = lag * self._passes.seconds_per_token(self._costs.seconds(1, 1))
+        lost_s = max(try_s - hoped_s, LEAST_LOST * try_s)
+        price_s += lost_s
+        if lag > FEW_TOKENS or (missing and not self._waited_steps):
+            price_s += (AT_ONCE - 1) * lost_s
         if missing and not self._waited_steps:
-            price_s += (AT_ONCE - 1) * try_s + missing * WATCHED_SHARE * step_s
+            price_s += missing * WATCHED_SHARE * step_s
         return price_s
+
+    def _try_s(self, num_tried: int, batch: int, count: int) -> float:
+        """What drafts of so many requests take: their passes, and their places in the step."""
+        costs = self._costs
+        pass_s = self._passes.seconds_or(costs.seconds(num_tried, num_tried), num_tried)
+        rows_s = costs.seconds(batch, batch + num_tried * count) - costs.seconds(batch, batch)
+        return self._model.num_passes(count) * pass_s + rows_s
