@@ -31,6 +31,11 @@ SPAN = NEAR_SPAN
 TILE_ROWS = 128
 """Rows of q that meet one head of K at a time, at most: tokens of a tile times heads of a group."""
 
+DEVICE_TILES = 8
+"""Tiles whose products a device's library is handed at a time, padded with zeros. One token alone
+so pays for eight, 64 requests take eight calls for each span; it is paid where no kernel computes
+attention."""
+
 
 class Terms(NamedTuple):
     """The arguments of `Ops.paged_attention` that most models do without."""
@@ -300,5 +305,25 @@ def _spans(shape: AttentionShape, tiles: DeviceTiles) -> Spans:
 
 
 def _products(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """[T, heads, m, n] of [T, heads, m, k] and [T, heads, k, n]."""
-    return torch.bmm(left.flatten(0, 1), right.flatten(0, 1)).unflatten(0, left.shape[:2])
+    """[T, heads, m, n] of [T, heads, m, k] and [T, heads, k, n].
+
+    A processor's library multiplies each pair by itself. One of a device may choose by their
+    number how, so it always gets DEVICE_TILES tiles.
+    """
+    if left.device.type == "cpu":
+        return torch.bmm(left.flatten(0, 1), right.flatten(0, 1)).unflatten(0, left.shape[:2])
+    return products_of_tiles(left, right, DEVICE_TILES)
+
+
+def products_of_tiles(left: torch.Tensor, right: torch.Tensor, count: int) -> torch.Tensor:
+    """The same, so many tiles at a time, those that lack being zeros."""
+    tiles, lacking = len(left), -len(left) % count
+    if lacking:
+        left, right = (
+            torch.cat([of, of.new_zeros((lacking, *of.shape[1:]))]) for of in (left, right)
+        )
+    parts = [
+        torch.bmm(left[at : at + count].flatten(0, 1), right[at : at + count].flatten(0, 1))
+        for at in range(0, len(left), count)
+    ]
+    return torch.cat(parts).unflatten(0, left.shape[:2])[:tiles]
