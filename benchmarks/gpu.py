@@ -1,5 +1,5 @@
 """All that waits for a GPU, in one program: `python -m benchmarks.gpu OUT.json [--device cuda]
-[--part checks|greedy|roof|tables] [--size full|small] [--only NAME]`.
+[--part checks|greedy|roof|kernels|tables] [--size full|small] [--only NAME]`.
 
 Each part stands alone and adds its figures to OUT.json, so that machines that are lent for minutes
 can run one at a time; `tables` of one model too (`--only llama-3.1-8b-Q8_0`). `--device cpu
@@ -8,6 +8,8 @@ can run one at a time; `tables` of one model too (`--only llama-3.1-8b-Q8_0`). `
 checks  the tests of the torch backend on the device: operations against the reference, kernels,
         a case of each family
 greedy  tokens of the embedded model on the device beside those of the CPU kernels
+kernels single products, experts and attention at shapes of real models, in every kind, with rates
+        and whether a row has the bits it has alone
 roof    bytes a second that a device reads, and operations of bfloat16 and float32 a second
 tables  prefill and decode of models of a real shape with random weights, and beside the roof the
         shares of it, where it was measured before
@@ -25,11 +27,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
+from benchmarks.gpu_kernels import SIZES as KERNEL_SIZES
+from benchmarks.gpu_kernels import kernels
 from headrace import LLM, SamplingParams
 from headrace.bench.engine import Case, run_case
 from headrace.config.settings import EngineConfig
@@ -40,6 +45,7 @@ TESTS = ("tests/ops/torch", "tests/models/test_torch_backend.py")
 KERNELS = sorted(str(path) for path in (ROOT / TESTS[0]).glob("*_interpreted.py"))
 """The tests of kernels; without a device those of `TESTS` run them, interpreted."""
 PROMPTS = ("import os\n", "def test_", "class Reader:\n", "for name, value in sorted(")
+PARTS = ("roof", "kernels", "greedy", "tables", "checks")
 REPEATS = 5
 
 
@@ -61,7 +67,8 @@ class Sizes(NamedTuple):
 
 SIZES = {
     "full": Sizes(
-        ("llama-3.1-8b",), ("BF16", "Q8_0", "Q4_K_M"), (1, 8, 32, 128, 256), (0, 1024, 8192),
+        ("llama-3.1-8b",), ("BF16", "Q8_0", "Q4_K_M", "Q4_0", "MXFP4"),
+        (1, 8, 32, 128, 256), (0, 1024, 8192),
         2048, 64, 4 << 30, 8192, 128,
     ),
     "small": Sizes(("small",), ("Q8_0",), (1, 2), (32,), 32, 2, 8 << 20, 128, 8),
@@ -189,18 +196,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--part", choices=("checks", "greedy", "roof", "tables"), action="append")
+    parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--size", choices=SIZES, default="full")
     parser.add_argument("--only", help="of tables: one SHAPE-CODEC")
     given = parser.parse_args()
     device, sizes = torch.device(given.device), SIZES[given.size]
     found: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
     found["machine"] = machine(device)
-    for part in given.part or ("roof", "greedy", "tables", "checks"):
+    for part in given.part or PARTS:
         if part == "roof":
             found["roof"] = roof(device, sizes)
         elif part == "greedy":
             found["greedy"] = greedy(device, sizes)
+        elif part == "kernels":
+            timed = partial(seconds_of, device=device)
+            found["kernels"] = kernels(device, KERNEL_SIZES[given.size], timed)
         elif part == "checks":
             found["checks"] = checks(device)
         else:

@@ -265,6 +265,25 @@ def test_a_full_device_is_no_other_error(monkeypatch: pytest.MonkeyPatch) -> Non
         new_pool(kv.spec, torch.device("cpu"))
 
 
+def test_products_of_tiles_have_one_shape_whatever_their_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left, right = (torch.from_numpy(normal(seed, 11, 2, 16, 24)) for seed in (1, 2))
+    right, shapes, bmm = right.transpose(2, 3), set(), torch.bmm
+
+    def recorded(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        shapes.add((one.shape, other.shape))
+        return bmm(one, other)
+
+    monkeypatch.setattr(torch, "bmm", recorded)
+    whole = attention.products_of_tiles(left, right, 8)
+    for count in (1, 7, 8):
+        alone = attention.products_of_tiles(left[:count], right[:count], 8)
+        assert torch.equal(alone, whole[:count])
+    assert len(shapes) == 1
+    assert (whole - left @ right).abs().max() < 1e-5
+
+
 def test_what_means_nothing_is_refused(ops: Ops) -> None:
     shape = shape_of(2, 1, 16)
     kv = new_cache(ops, shape, 2, 16, "f32", "f32")

@@ -71,24 +71,50 @@ def product_cases(grouped: bool) -> dict[str, Case]:
 
 
 def attention_cases() -> dict[str, Case]:
+    """Heads of 128 in bfloat16, of 80 in 8 bits with all there is to see, in four bits and FP8, and
+    latents of 512 beside 64."""
+    from triton import language
+
     from headrace.ops.torch.triton import attention
 
-    constants = {
-        "ROWS": 16, "DIMS": 128, "VALUES": 128, "SPAN": 64, "K_SCALED": True, "V_SCALED": False,
-        "ROUND_P": True, "SINKS": True, "SOFTCAP": True,
+    none = {
+        "SPAN": 64, "SPLIT": attention.SPLIT, "K_READ": 0, "V_READ": 0, "K_SCALED": False,
+        "V_SCALED": False, "V_TYPE": language.float32, "ROUND_P": False, "SINKS": False,
+        "SOFTCAP": False, "SLOPES": False, "MASKS": False, "NEAR": False,
     }  # fmt: skip
-    floats = dict.fromkeys(("q", "sinks", "out", "k_scales", "v_scales"), "*fp32")
-    whole = dict.fromkeys(("positions", "table", "spans"), "*i32")
-    pointers = {**floats, **whole, "k": "*i8", "v": "*bf16", "scale": "fp32", "softcap": "fp32"}
-    return {"attention": Case(attention._kernel, constants, pointers)}
+    seen = {"SINKS": True, "SOFTCAP": True, "SLOPES": True, "MASKS": True, "NEAR": True}
+    halves = {"V_TYPE": language.bfloat16, "ROUND_P": True}
+    scaled = {"K_SCALED": True, "V_SCALED": True}
+    floats = dict.fromkeys(
+        ("q", "sinks", "slopes", "out", "maxima", "totals", "k_scales", "v_scales"), "*fp32"
+    )
+    floats |= dict.fromkeys(("scale", "softcap", "k_of_layer", "v_of_layer"), "fp32")
+    whole = dict.fromkeys(("positions", "table", "near_table", "spans"), "*i32")
+    pointers = {**floats, **whole, "masks": "*i64", "near_k": "*bf16", "near_v": "*bf16"}
+    bf16 = {"q": "*bf16", "k": "*bf16", "v": "*bf16"}
+    cases = {}
+    for name, sizes, constants, kinds, warps in (
+        ("bf16", (64, 128, 0, 128), {**halves, "SINKS": True}, bf16, 8),
+        ("all", (16, 64, 16, 128), {**scaled, **seen}, {"k": "*i8", "v": "*i8"}, 4),
+        ("packed", (16, 128, 0, 128), {"K_READ": 2, "K_SCALED": True, "V_READ": 1},
+         {"k": "*u8", "v": "*u8"}, 4),
+        ("latent", (16, 512, 64, 512), halves, bf16, 8),
+    ):  # fmt: skip
+        named_sizes = dict(zip(("ROWS", "DIMS", "REST", "VALUES"), sizes, strict=True))
+        cases[f"attention {name}"] = Case(
+            attention._kernel, {**none, **constants, **named_sizes}, {**pointers, **kinds}, warps
+        )
+    joined = {"mixes": "*fp32", **pointers}
+    cases["join"] = Case(attention._join, {"ROWS": 16, "VALUES": 128}, joined)
+    return cases
 
 
 def row_cases() -> dict[str, Case]:
     from headrace.ops.torch.triton import rope, rows
 
     floats = dict.fromkeys(
-        ("x", "weight", "bias", "residual", "out", "scales", "sums", "qkv", "cos", "sin", "q_weight",
-         "k_weight", "k_scales", "v_scales"), "*fp32",
+        ("x", "weight", "bias", "residual", "out", "scales", "sums", "qkv", "cos", "sin",
+         "q_weight", "k_weight", "k_scales", "v_scales"), "*fp32",
     )  # fmt: skip
     floats |= dict.fromkeys(
         ("eps", "q_eps", "k_eps", "k_of_layer", "v_of_layer", "k_factor", "v_factor"), "fp32"

@@ -14,6 +14,7 @@ from tests.ops.cpu.cases import UNIT, normal
 from tests.ops.cpu.test_activations import EXACT, KINDS, everywhere, tail
 
 torch = pytest.importorskip("torch", reason="the torch backend needs PyTorch")
+from headrace.ops.torch.rounding import quotient  # noqa: E402
 from headrace.ops.torch.sums_and_products import tree_sum  # noqa: E402
 from tests.ops.torch.bounds import FUNCTION, of_norm  # noqa: E402
 from tests.ops.torch.on_host import DEVICE, torch_ops  # noqa: E402
@@ -72,6 +73,14 @@ def test_a_sum_is_the_same_in_any_company() -> None:
         error = (whole.double() - x.double().sum(1)).abs()
         assert (error <= math.ceil(math.log2(width) + 1) * UNIT * x.double().abs().sum(1)).all()
     assert tree_sum(torch.empty((3, 0))).tolist() == [0, 0, 0]
+
+
+def test_quotients_are_rounded_once() -> None:
+    """Of a number and a tensor PyTorch's own are rounded twice."""
+    x = np.abs(normal(13, 50, 400)) + np.float32(0.01)
+    given = torch.from_numpy(x).to(DEVICE)
+    assert (quotient(127.0, given, given).cpu().numpy() == np.float32(127) / x).all()
+    assert (quotient(given, 127.0, given).cpu().numpy() == x / np.float32(127)).all()
 
 
 # Of functions, constants and sums; and of an exponential's argument for each unit of its size.

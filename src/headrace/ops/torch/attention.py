@@ -31,6 +31,11 @@ SPAN = NEAR_SPAN
 TILE_ROWS = 128
 """Rows of q that meet one head of K at a time, at most: tokens of a tile times heads of a group."""
 
+DEVICE_TILES = 8
+"""Tiles whose products a device's library is handed at a time, padded with zeros. One token alone
+so pays for eight, 64 requests take eight calls for each span; it is paid where no kernel computes
+attention."""
+
 
 class Terms(NamedTuple):
     """The arguments of `Ops.paged_attention` that most models do without."""
@@ -112,7 +117,7 @@ def attend(
     attended = run.by_kernel() if kernels else None
     if attended is None:
         spans = run.spans()
-        for number in range(spans.most):
+        for number in range(spans.most()):
             run.add(spans.first + number)
         attended = run.result()
     out = qkv.new_empty((len(qkv), shape.output_width))
@@ -247,12 +252,10 @@ class _Run:
         """All of it in one launch: f32[T, rows, output_width]; None where no kernel computes it."""
         from headrace.ops.torch.triton import attention as kernel
 
-        terms = self._terms
-        wanted = terms.slopes is None and terms.masks is None
-        if not wanted or not kernel.takes(self._shape, self._kv):
+        if not kernel.takes(self._shape, self._kv):
             return None
         shape, rows, table, group = self._shape, self._tiles.host.rows, self._table, self._group
-        of_rows = self._positions
+        terms, of_rows, near_table = self._terms, self._positions, self._near_table
         positions = self._batch.once(
             ("kernel positions", rows, group),
             lambda: of_rows.int().repeat_interleave(group, dim=1),
@@ -262,12 +265,19 @@ class _Run:
             ("kernel spans", rows, shape.window, shape.chunk),
             lambda: torch.stack(self.spans()[:2], dim=1).int(),
         )
+        if near_table is not None and self._place.near is not None:
+            wide = near_table
+            near_table = self._batch.once(("kernel tables", rows, self._place.near[0]), wide.int)
         tile = kernel.Tile(
             self._q.contiguous(),
             positions,
             tables,
             spans,
+            self.spans().most(kernel.SPLIT),
             None if terms.sinks is None else self._of_heads(terms.sinks).contiguous(),
+            None if terms.slopes is None else self._of_heads(terms.slopes).contiguous(),
+            None if self._masks is None else self._masks.contiguous(),
+            near_table,
         )
         return self._by_token(kernel.attend(tile, self._shape, self._kv, self._pool.block_size))
 
@@ -291,10 +301,29 @@ def _spans(shape: AttentionShape, tiles: DeviceTiles) -> Spans:
         opening = np.maximum(opening, first - first % shape.chunk)
     opening, last = opening // SPAN, tiles.host_positions[:, -1] // SPAN
     device = tiles.tokens.device
-    most = int((last - opening).max()) + 1
-    return Spans(on_device(opening, device), on_device(last, device), most)
+    return Spans(on_device(opening, device), on_device(last, device), np.stack([opening, last]))
 
 
 def _products(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """[T, heads, m, n] of [T, heads, m, k] and [T, heads, k, n]."""
-    return torch.bmm(left.flatten(0, 1), right.flatten(0, 1)).unflatten(0, left.shape[:2])
+    """[T, heads, m, n] of [T, heads, m, k] and [T, heads, k, n].
+
+    A processor's library multiplies each pair by itself. One of a device may choose by their
+    number how, so it always gets DEVICE_TILES tiles.
+    """
+    if left.device.type == "cpu":
+        return torch.bmm(left.flatten(0, 1), right.flatten(0, 1)).unflatten(0, left.shape[:2])
+    return products_of_tiles(left, right, DEVICE_TILES)
+
+
+def products_of_tiles(left: torch.Tensor, right: torch.Tensor, count: int) -> torch.Tensor:
+    """The same, so many tiles at a time, those that lack being zeros."""
+    tiles, lacking = len(left), -len(left) % count
+    if lacking:
+        left, right = (
+            torch.cat([of, of.new_zeros((lacking, *of.shape[1:]))]) for of in (left, right)
+        )
+    parts = [
+        torch.bmm(left[at : at + count].flatten(0, 1), right[at : at + count].flatten(0, 1))
+        for at in range(0, len(left), count)
+    ]
+    return torch.cat(parts).unflatten(0, left.shape[:2])[:tiles]

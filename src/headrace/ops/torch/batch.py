@@ -148,5 +148,10 @@ class Spans(NamedTuple):
     """int64[T]"""
     last: torch.Tensor
     """int64[T]"""
-    most: int
-    """Of one tile."""
+    host: npt.NDArray[np.int64]
+    """int64[2, T], both in NumPy."""
+
+    def most(self, size: int = 1) -> int:
+        """Of one tile, in runs of so many spans that begin at multiples of them."""
+        first, last = self.host // size
+        return int((last - first).max()) + 1

@@ -1,14 +1,17 @@
-"""Paged attention in one launch: a program for each tile of tokens and head of K and V.
+"""Paged attention in one launch: a program for each tile of tokens, head of K and V, and some rows.
 
 It goes over spans of 64 positions in ascending order, as every backend does: scores, the running
-maximum, p = exp(score - maximum), then sums of p and of p * v, older sums scaled down. A tile has
-always as many rows and a span as many positions, so a token's result does not depend on the batch.
-K and V are read where they lie, in float32, bfloat16 or 8 bits with a scale; slopes, masks, latent
-values, 4 bits, FP8 and what is near are left to PyTorch's operations.
+maximum, p = exp(score - maximum), then sums of p and of p * v, older sums scaled down. Positions
+are cut at multiples of SPLIT spans: each cut's sums begin at zero, and are joined in ascending
+order, by one program or, where there are few, by one that joins what others left. A tile has always
+as many rows and a span as many positions, so a token's result does not depend on the batch. K and V
+are read where they lie, in any kind.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -16,14 +19,30 @@ import triton
 import triton.language as tl
 
 from headrace.ops.kv import NEAR_SPAN, AttentionShape, KVCodec
-from headrace.ops.torch.kv_pool import StoredKV
+from headrace.ops.torch.kv_pool import StoredKV, StoredPart
+from headrace.ops.torch.triton.kinds import e4m3
 from headrace.ops.torch.triton.rope import strides_of
+from headrace.ops.torch.triton.rounding import bf16_bits
 
-CODECS: frozenset[KVCodec] = frozenset({"f32", "bf16", "int8", "q8_0"})
-"""Of K and of V, those that are read here."""
+PLAIN, FP8, FOUR_BITS = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+READERS: Mapping[KVCodec, int] = {
+    "f32": 0, "bf16": 0, "int8": 0, "q8_0": 0, "fp8": 1, "q4_0": 2,
+}  # fmt: skip
+"""How codes become numbers, by kind: they are numbers, they are E4M3, or two lie in a byte."""
 
 LEAST_TILE = 16
 """Rows and columns that a product of tiles takes at least."""
+SPLIT = 8
+"""Spans whose sums are joined as one, 512 positions. Part of the arithmetic: a request of 32,768
+positions is 64 programs for each head of K and V then."""
+FEW_PROGRAMS = 264
+"""With fewer, each cut of the positions goes to a program of its own: two for each multiprocessor
+of a large device (132)."""
+MOST_PARTS = 8192
+"""Programs that leave sums to be joined, at most: 256 MiB of them at 64 rows of 128 values."""
+WIDEST = 256
+"""Width of a head of which a span is multiplied as float32 at most: tiles of it have to lie in the
+memory of a multiprocessor."""
 
 
 class Tile(NamedTuple):
@@ -37,116 +56,260 @@ class Tile(NamedTuple):
     """int32[T, B]"""
     spans: torch.Tensor
     """int32[T, 2], the first and the last of each tile."""
+    splits: int
+    """Of one tile at most."""
     sinks: torch.Tensor | None
     """f32[kv_heads, rows]"""
+    slopes: torch.Tensor | None
+    """f32[kv_heads, rows]"""
+    masks: torch.Tensor | None
+    """int64[T, tokens, spans]"""
+    near_table: torch.Tensor | None
+    """int32[T, B]"""
 
 
 @triton.jit
-def _part(codes, scales, block, slot, head, seen, width, strides, size: tl.constexpr,
-          has_scale: tl.constexpr):  # fmt: skip
-    """[64, size] float32 of K or V; what is not seen is 0."""
-    at = tl.arange(0, size)
+def _part(codes, scales, strides, of_layer, block, slot, head, seen, first, width,
+          size: tl.constexpr, READ: tl.constexpr, SCALED: tl.constexpr,
+          TYPE: tl.constexpr):  # fmt: skip
+    """[64, size] of K or V from dimension `first` on; what is not seen is 0."""
+    at = first + tl.arange(0, size)
     start = block * strides[0] + slot * strides[1] + head * strides[2]
     mask = seen[:, None] & (at < width)[None, :]
-    values = tl.load(codes + start[:, None] + at[None, :], mask=mask, other=0).to(tl.float32)
-    if has_scale:
+    if READ == FOUR_BITS:
+        pairs = tl.load(codes + start[:, None] + (at // 2)[None, :], mask=mask, other=0x88)
+        values = (((pairs.to(tl.int32) >> (4 * (at % 2))[None, :]) & 15) - 8).to(tl.float32)
+    else:
+        values = tl.load(codes + start[:, None] + at[None, :], mask=mask, other=0)
+        if READ == FP8:
+            values = e4m3(values.to(tl.int32)) * of_layer
+    if SCALED:
         place = block * strides[3] + slot * strides[4] + head * strides[5]
-        values = values * tl.load(scales + place, mask=seen, other=0.0)[:, None]
-    return values
+        values = values.to(tl.float32) * tl.load(scales + place, mask=seen, other=0.0)[:, None]
+    return values.to(TYPE)
 
 
 @triton.jit
-def _rounded(p):
-    """The nearest bfloat16, ties to even, of numbers that are not negative, as float32. By bits, as
-    Triton's interpreter cuts where a device rounds."""
-    bits = p.to(tl.uint32, bitcast=True)
-    kept = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
-    return kept.to(tl.float32, bitcast=True)
+def _joined(highest, total, mixed, further, more, others):
+    """Sums under two maxima as one, those that came first scaled and the others added."""
+    higher = tl.maximum(highest, further)
+    finite = tl.where(higher == float("-inf"), 0.0, higher)
+    keep = tl.where(highest == higher, 1.0, tl.exp(highest - finite))
+    join = tl.where(further == higher, 1.0, tl.exp(further - finite))
+    total = tl.fma(more, join, total * keep)
+    mixed = tl.fma(others, join[:, None], mixed * keep[:, None])
+    return higher, total, mixed
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["per_program", "parts"])
 def _kernel(
-    q, positions, table, spans, sinks, out,
-    k, k_scales, k_strides, v, v_scales, v_strides,
-    kv_heads, rows, entries, head_dim, value_dim, block_size, scale, softcap, window, chunk,
-    ROWS: tl.constexpr, DIMS: tl.constexpr, VALUES: tl.constexpr, SPAN: tl.constexpr,
-    K_SCALED: tl.constexpr, V_SCALED: tl.constexpr, ROUND_P: tl.constexpr, SINKS: tl.constexpr,
-    SOFTCAP: tl.constexpr,
+    q, positions, table, spans, sinks, slopes, masks, out, maxima, totals,
+    k, k_scales, k_strides, k_of_layer, v, v_scales, v_strides, v_of_layer,
+    near_table, near_k, near_k_strides, near_v, near_v_strides,
+    tiles, kv_heads, rows, group, entries, near_entries, mask_spans, head_dim, value_dim,
+    block_size, scale, softcap, window, chunk, per_program, parts,
+    ROWS: tl.constexpr, DIMS: tl.constexpr, REST: tl.constexpr, VALUES: tl.constexpr,
+    SPAN: tl.constexpr, SPLIT: tl.constexpr,
+    K_READ: tl.constexpr, V_READ: tl.constexpr, K_SCALED: tl.constexpr, V_SCALED: tl.constexpr,
+    V_TYPE: tl.constexpr, ROUND_P: tl.constexpr, SINKS: tl.constexpr, SOFTCAP: tl.constexpr,
+    SLOPES: tl.constexpr, MASKS: tl.constexpr, NEAR: tl.constexpr,
 ):  # fmt: skip
-    tile, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    row, dim, value = tl.arange(0, ROWS), tl.arange(0, DIMS), tl.arange(0, VALUES)
-    of = tile * kv_heads + head
+    tile, head = tl.program_id(0).to(tl.int64), tl.program_id(1) % kv_heads
+    row = tl.program_id(1) // kv_heads * ROWS + tl.arange(0, ROWS)
+    dim, value = tl.arange(0, DIMS), tl.arange(0, VALUES)
     has_row = row < rows
+    of = (tile * kv_heads + head) * rows + row
     inside = has_row[:, None] & (dim < head_dim)[None, :]
-    query = tl.load(
-        q + (of * rows + row)[:, None] * head_dim + dim[None, :], mask=inside, other=0.0
-    )
+    query = tl.load(q + of[:, None] * head_dim + dim[None, :], mask=inside, other=0.0)
+    if REST > 0:
+        rest = DIMS + tl.arange(0, REST)
+        inside = has_row[:, None] & (rest < head_dim)[None, :]
+        query_rest = tl.load(q + of[:, None] * head_dim + rest[None, :], mask=inside, other=0.0)
     own = tl.load(positions + tile * rows + row, mask=has_row, other=-1)
     opening = tl.zeros((ROWS,), dtype=tl.int32)
     if window > 0:
         opening = tl.maximum(opening, own + 1 - window)
     if chunk > 0:
         opening = tl.maximum(opening, own - own % chunk)
+    first, last = tl.load(spans + 2 * tile), tl.load(spans + 2 * tile + 1)
     highest = tl.full((ROWS,), float("-inf"), dtype=tl.float32)
     total = tl.zeros((ROWS,), dtype=tl.float32)
-    if SINKS:
-        highest = tl.load(sinks + head * rows + row, mask=has_row, other=0.0)
-        total = tl.full((ROWS,), 1.0, dtype=tl.float32)
     mixed = tl.zeros((ROWS, VALUES), dtype=tl.float32)
-    first, last = tl.load(spans + 2 * tile), tl.load(spans + 2 * tile + 1)
-    for span in range(first, last + 1):
-        at = span * SPAN + tl.arange(0, SPAN)
-        sees = has_row[:, None] & (at[None, :] <= own[:, None]) & (at[None, :] >= opening[:, None])
-        some = tl.max(sees.to(tl.int32), axis=0) > 0
-        block = tl.load(table + tile * entries + at // block_size, mask=some, other=0).to(tl.int64)
-        slot = at % block_size
-        keys = _part(k, k_scales, block, slot, head, some, head_dim, k_strides, DIMS, K_SCALED)
-        scores = tl.dot(query, tl.trans(keys), input_precision="ieee") * scale
-        if SOFTCAP:
-            # tanh, by the exponential of what is not positive: nothing overflows.
-            size = tl.abs(scores / softcap)
-            shrunk = tl.exp(-2.0 * size)
-            bent = (1.0 - shrunk) / (1.0 + shrunk)
-            scores = softcap * tl.where(scores < 0, -bent, bent)
-        scores = tl.where(sees, scores, float("-inf"))
-        higher = tl.maximum(highest, tl.max(scores, axis=1))
-        finite = tl.where(higher == float("-inf"), 0.0, higher)
-        p = tl.exp(scores - finite[:, None])
-        if ROUND_P:
-            p = _rounded(p)
-        keep = tl.where(highest == higher, 1.0, tl.exp(highest - finite))
-        total = total * keep + tl.sum(p, axis=1)
-        values = _part(v, v_scales, block, slot, head, some, value_dim, v_strides, VALUES, V_SCALED)
-        mixed = mixed * keep[:, None] + tl.dot(p, values, input_precision="ieee")
-        highest = higher
-    result = mixed / tl.where(has_row, total, 1.0)[:, None]
-    place = (of * rows + row)[:, None] * value_dim + value[None, :]
-    tl.store(out + place, result, mask=has_row[:, None] & (value < value_dim)[None, :])
+    part = tl.program_id(2)
+    if SINKS:  # noqa: SIM102 - known when compiled, and known when run
+        if part == 0:
+            highest = tl.load(sinks + head * rows + row, mask=has_row, other=0.0)
+            total = tl.full((ROWS,), 1.0, dtype=tl.float32)
+    begin = first // SPLIT + part * per_program
+    for split in range(begin, tl.minimum(begin + per_program, last // SPLIT + 1)):
+        most = tl.full((ROWS,), float("-inf"), dtype=tl.float32)
+        weight = tl.zeros((ROWS,), dtype=tl.float32)
+        sums = tl.zeros((ROWS, VALUES), dtype=tl.float32)
+        until = tl.minimum(last, split * SPLIT + SPLIT - 1)
+        for span in range(tl.maximum(first, split * SPLIT), until + 1):
+            at = span * SPAN + tl.arange(0, SPAN)
+            sees = (at[None, :] <= own[:, None]) & (at[None, :] >= opening[:, None])
+            sees = sees & has_row[:, None]
+            if MASKS:
+                token = tile * (rows // group) + row // group
+                word = tl.minimum(span, mask_spans - 1)
+                bits = tl.load(masks + token * mask_spans + word, mask=has_row, other=0)
+                shown = (bits[:, None] >> tl.arange(0, SPAN).to(tl.int64)[None, :]) & 1
+                sees = sees & (shown != 0)
+            far = sees
+            if NEAR:
+                beside = sees & (own // SPAN == span)[:, None]
+                far = sees & (own // SPAN != span)[:, None]
+            some = tl.max(far.to(tl.int32), axis=0) > 0
+            block = tl.load(table + tile * entries + at // block_size, mask=some, other=0)
+            block, slot = block.to(tl.int64), at % block_size
+            keys = _part(k, k_scales, k_strides, k_of_layer, block, slot, head, some, 0, head_dim,
+                         DIMS, K_READ, K_SCALED, query.dtype)  # fmt: skip
+            scores = tl.dot(query, tl.trans(keys), input_precision="ieee")
+            if REST > 0:
+                keys = _part(k, k_scales, k_strides, k_of_layer, block, slot, head, some, DIMS,
+                             head_dim, REST, K_READ, K_SCALED, query.dtype)  # fmt: skip
+                scores += tl.dot(query_rest, tl.trans(keys), input_precision="ieee")
+            if NEAR:
+                nearby = tl.max(beside.to(tl.int32), axis=0) > 0
+                near_block = tl.load(
+                    near_table + tile * near_entries + at // block_size, mask=nearby, other=0
+                ).to(tl.int64)
+                keys = _part(near_k, near_k, near_k_strides, 1.0, near_block, slot, head, nearby, 0,
+                             head_dim, DIMS, PLAIN, False, query.dtype)  # fmt: skip
+                other = tl.dot(query, tl.trans(keys), input_precision="ieee")
+                if REST > 0:
+                    keys = _part(near_k, near_k, near_k_strides, 1.0, near_block, slot, head,
+                                 nearby, DIMS, head_dim, REST, PLAIN, False,
+                                 query.dtype)  # fmt: skip
+                    other += tl.dot(query_rest, tl.trans(keys), input_precision="ieee")
+                scores = tl.where(beside, other, scores)
+            scores = scores * scale
+            if SOFTCAP:
+                # tanh, by the exponential of what is not positive: nothing overflows.
+                size = tl.abs(scores / softcap)
+                shrunk = tl.exp(-2.0 * size)
+                bent = (1.0 - shrunk) / (1.0 + shrunk)
+                scores = softcap * tl.where(scores < 0, -bent, bent)
+            if SLOPES:
+                slope = tl.load(slopes + head * rows + row, mask=has_row, other=0.0)
+                scores += slope[:, None] * (at[None, :] - own[:, None]).to(tl.float32)
+            scores = tl.where(sees, scores, float("-inf"))
+            higher = tl.maximum(most, tl.max(scores, axis=1))
+            finite = tl.where(higher == float("-inf"), 0.0, higher)
+            p = tl.exp(scores - finite[:, None])
+            if ROUND_P:
+                p = (bf16_bits(p) << 16).to(tl.float32, bitcast=True)
+            keep = tl.where(most == higher, 1.0, tl.exp(most - finite))
+            weight = weight * keep + tl.sum(p, axis=1)
+            values = _part(v, v_scales, v_strides, v_of_layer, block, slot, head, some, 0,
+                           value_dim, VALUES, V_READ, V_SCALED, V_TYPE)  # fmt: skip
+            sums = sums * keep[:, None]
+            of_far = p
+            if NEAR:
+                of_far = tl.where(beside, 0.0, p)
+            sums += tl.dot(of_far.to(V_TYPE), values, input_precision="ieee")
+            if NEAR:
+                values = _part(near_v, near_v, near_v_strides, 1.0, near_block, slot, head, nearby,
+                               0, value_dim, VALUES, PLAIN, False, V_TYPE)  # fmt: skip
+                sums += tl.dot((p - of_far).to(V_TYPE), values, input_precision="ieee")
+            most = higher
+        highest, total, mixed = _joined(highest, total, mixed, most, weight, sums)
+    if parts == 1:
+        mixed = mixed / tl.where(has_row, total, 1.0)[:, None]
+    else:
+        place = part.to(tl.int64) * tiles * kv_heads * rows + of
+        tl.store(maxima + place, highest, mask=has_row)
+        tl.store(totals + place, total, mask=has_row)
+        of = place
+    place = of[:, None] * value_dim + value[None, :]
+    tl.store(out + place, mixed, mask=has_row[:, None] & (value < value_dim)[None, :])
+
+
+@triton.jit
+def _join(mixes, maxima, totals, out, count, parts, value_dim, ROWS: tl.constexpr,
+          VALUES: tl.constexpr):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    value = tl.arange(0, VALUES)
+    has_row = row < count
+    inside = has_row[:, None] & (value < value_dim)[None, :]
+    highest = tl.full((ROWS,), float("-inf"), dtype=tl.float32)
+    total = tl.zeros((ROWS,), dtype=tl.float32)
+    mixed = tl.zeros((ROWS, VALUES), dtype=tl.float32)
+    place = row
+    for _ in range(parts):
+        further = tl.load(maxima + place, mask=has_row, other=float("-inf"))
+        more = tl.load(totals + place, mask=has_row, other=0.0)
+        others = tl.load(
+            mixes + place[:, None] * value_dim + value[None, :], mask=inside, other=0.0
+        )
+        highest, total, mixed = _joined(highest, total, mixed, further, more, others)
+        place += count
+    mixed = mixed / tl.where(has_row, total, 1.0)[:, None]
+    tl.store(out + row[:, None] * value_dim + value[None, :], mixed, mask=inside)
 
 
 def takes(shape: AttentionShape, stored: StoredKV) -> bool:
-    """Whether attention over what is stored so is computed here, slopes and masks apart."""
-    parts = (stored.k, stored.values)
-    plain = not shape.latent and stored.near is None
-    return plain and all(part.codec in CODECS for part in parts)
+    """Whether attention over what is stored so is computed here."""
+    in_bf16 = stored.k.codec == stored.values.codec == "bf16"
+    # Of two numbers in a byte, values that are a part of their keys begin with the first.
+    in_pairs = shape.latent and stored.k.codec == "q4_0"
+    whole = not in_pairs or (shape.head_dim - shape.value_width) % 2 == 0
+    return whole and (in_bf16 or max(shape.head_dim, shape.value_width) <= WIDEST)
 
 
 def attend(tile: Tile, shape: AttentionShape, stored: StoredKV, block_size: int) -> torch.Tensor:
     """f32[T, kv_heads, rows, value_width], still turned as V is."""
     tiles, kv_heads, rows, head_dim = tile.q.shape
-    assert stored.v is not None, "`takes` refuses latent values"
-    k, v = stored.k, stored.v
-    out = tile.q.new_empty((tiles, kv_heads, rows, shape.value_width))
-    _kernel[(tiles, kv_heads)](
-        tile.q, tile.positions, tile.table, tile.spans, tile.sinks, out,
-        k.codes, k.scales, strides_of(k), v.codes, v.scales, strides_of(v),
-        kv_heads, rows, tile.table.shape[1], head_dim, shape.value_width, block_size,
-        shape.scale, shape.softcap, shape.window, shape.chunk,
-        ROWS=_whole(rows), DIMS=_whole(head_dim), VALUES=_whole(shape.value_width), SPAN=NEAR_SPAN,
-        K_SCALED=k.scales is not None, V_SCALED=v.scales is not None,
-        ROUND_P=v.codec == "bf16", SINKS=tile.sinks is not None, SOFTCAP=shape.softcap > 0,
+    width, on_processor = shape.value_width, tile.q.device.type == "cpu"
+    k, v = stored.k, _values(stored)
+    near = stored.near or stored
+    near_k, near_v = near.k, _values(near)
+    values = _whole(width)
+    # As many rows as leave room for their sums in registers.
+    of_program = min(_whole(rows), 64 if values <= 128 else 32 if values <= 256 else 16)
+    blocks = triton.cdiv(rows, of_program)
+    splits, programs = tile.splits, tiles * kv_heads * blocks
+    spread = programs < FEW_PROGRAMS and splits > 1 and programs * splits <= MOST_PARTS
+    parts = splits if spread else 1
+    out = tile.q.new_empty((tiles, kv_heads, rows, width))
+    mixes = out.new_empty((parts, *out.shape)) if spread else out
+    maxima = out.new_empty((parts, tiles, kv_heads, rows)) if spread else None
+    totals = torch.empty_like(maxima) if maxima is not None else None
+    dims = max(LEAST_TILE, 1 << (head_dim.bit_length() - 1))
+    rest = _whole(head_dim - dims) if head_dim > dims else 0
+    q_type = torch.bfloat16 if k.codec == "bf16" and not on_processor else torch.float32
+    v_type = tl.bfloat16 if v.codec == "bf16" and not on_processor else tl.float32
+    _kernel[(tiles, kv_heads * blocks, parts)](
+        tile.q.to(q_type), tile.positions, tile.table, tile.spans, tile.sinks, tile.slopes,
+        tile.masks, mixes, maxima, totals,
+        k.codes, k.scales, strides_of(k), k.of_layer, v.codes, v.scales, strides_of(v), v.of_layer,
+        tile.near_table, near_k.codes, strides_of(near_k), near_v.codes, strides_of(near_v),
+        tiles, kv_heads, rows, shape.num_heads // kv_heads, tile.table.shape[1],
+        0 if tile.near_table is None else tile.near_table.shape[1],
+        0 if tile.masks is None else tile.masks.shape[2], head_dim, width, block_size,
+        shape.scale, shape.softcap, shape.window, shape.chunk, 1 if spread else splits, parts,
+        ROWS=of_program, DIMS=dims, REST=rest, VALUES=values, SPAN=NEAR_SPAN, SPLIT=SPLIT,
+        K_READ=READERS[k.codec], V_READ=READERS[v.codec], K_SCALED=k.scales is not None,
+        V_SCALED=v.scales is not None, V_TYPE=v_type, ROUND_P=v.codec == "bf16",
+        SINKS=tile.sinks is not None, SOFTCAP=shape.softcap > 0, SLOPES=tile.slopes is not None,
+        MASKS=tile.masks is not None, NEAR=stored.near is not None,
+        num_warps=8 if of_program * values >= 8192 else 4,
     )  # fmt: skip
+    if spread:
+        count = tiles * kv_heads * rows
+        _join[(triton.cdiv(count, LEAST_TILE),)](
+            mixes, maxima, totals, out, count, parts, width, ROWS=LEAST_TILE, VALUES=values
+        )
     return out
+
+
+def _values(stored: StoredKV) -> StoredPart:
+    """V, or the last dimensions of K where values are latent."""
+    if stored.v is not None:
+        return stored.v
+    width = stored.value_dim // 2 if stored.k.codec == "q4_0" else stored.value_dim
+    return replace(stored.k, codes=stored.k.codes[..., stored.k.codes.shape[-1] - width :])
 
 
 def _whole(size: int) -> int:

@@ -187,8 +187,8 @@ class Operand(NamedTuple):
 def operand(x: torch.Tensor, kind: Kind) -> Operand:
     """Rows f32[n, k] rounded as the kind demands."""
     if kind.floats:
-        on_processor = x.device.type == "cpu"
-        return Operand(round_bf16(x) if on_processor else x.bfloat16(), None, None)
+        rounded = round_bf16(x) if x.device.type == "cpu" else x.bfloat16()
+        return Operand(rounded.contiguous(), None, None)
     return Operand(*quantised(x, with_sums=kind.minimum))
 
 

@@ -74,9 +74,10 @@ def normed(
     residual: torch.Tensor | None = None,
 ) -> torch.Tensor:  # fmt: skip
     """out = norm of rows f32[n, width], of each group of columns as if it were a row, plus the
-    residual; out may be x. Rows of x, and those of out and the residual, may lie apart."""
+    residual; out may be x. Rows of x and out may lie apart, not those of out beside a residual."""
     rows, width = x.shape
     size = width // groups
+    residual = None if residual is None else residual.contiguous()
     if rows:
         most = int(triton.next_power_of_2(size))
         _norm[(rows, groups)](
