@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from headrace.ops.experts import ExpertCacheStats, ExpertMLP, ExpertWeight, Routes
-from headrace.ops.interface import Array, Ops
+from headrace.ops.interface import Array, Fault, Ops
 from headrace.weights.tensors.tensor import Tensor
 
 ALL_LAYERS = 1 << 16
@@ -59,6 +59,10 @@ class PlacedOps:
     def expert_cache_stats(self) -> ExpertCacheStats | None:
         """Of the backend that has the placed experts."""
         return self._experts.expert_cache_stats()
+
+    def fault_of(self, error: Exception) -> Fault | None:
+        """Of either backend."""
+        return self._rest.fault_of(error) or self._experts.fault_of(error)
 
     def expert_weight(
         self,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from headrace.errors import ConfigError
-from headrace.ops.interface import DeviceMemory
+from headrace.ops.interface import DeviceMemory, Fault
 
 
 def find_device(name: str) -> torch.device:
@@ -49,3 +51,38 @@ def name_of(device: torch.device) -> str:
     if device.type == "cpu":
         return "cpu"
     return str(torch.cuda.get_device_name(device))
+
+
+_OUT_OF_MEMORY = ("out of memory", "ALLOC_FAILED", "can't allocate memory")
+"""In what torch and the libraries it calls say where memory is short."""
+
+
+def fault_of(
+    error: Exception, device: torch.device, answers: Callable[[torch.device], bool] | None = None
+) -> Fault | None:
+    """What an error of an operation says of the device.
+
+    Errors of CUDA that end its context are told from others, as of a kernel that could not be
+    launched, by asking the device once more: after those every call fails. answers: asks it; None
+    for `_answers`.
+    """
+    text = str(error)
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return "memory"
+    if not isinstance(error, RuntimeError):
+        return None
+    if any(words in text for words in _OUT_OF_MEMORY):
+        return "memory"
+    if device.type == "cpu" and answers is None:
+        return None
+    return None if (answers or _answers)(device) else "lost"
+
+
+def _answers(device: torch.device) -> bool:
+    """Whether the device computes anything still."""
+    try:
+        torch.cuda.synchronize(device)
+        return bool(torch.ones(1, device=device).item() == 1)
+    except RuntimeError as error:
+        # Where another process took the rest of the memory it is there all the same.
+        return any(words in str(error) for words in _OUT_OF_MEMORY)
