@@ -31,7 +31,7 @@ def layer_of_expert(name: str) -> int | None:
 
 @dataclass(frozen=True)
 class _Placed:
-    """What `ExpertWeight.packed` is where the experts are on the processor."""
+    """`ExpertWeight.packed` of experts that are on the processor."""
 
     weight: ExpertWeight
     """The other backend's own."""

@@ -46,6 +46,12 @@ def memory_of(device: torch.device) -> DeviceMemory | None:
     return DeviceMemory(*torch.cuda.mem_get_info(device))
 
 
+def level_of(device: torch.device) -> str:
+    """The level that measurements of the device are kept under, as telemetry/machine.py has it;
+    devices of one name share them."""
+    return "cpu" if device.type == "cpu" else f"{device.type} {name_of(device)}"
+
+
 def name_of(device: torch.device) -> str:
     """A name of a device for people: what it says of itself."""
     if device.type == "cpu":
