@@ -39,6 +39,7 @@ from headrace import LLM, SamplingParams
 from headrace.bench.engine import Case, run_case
 from headrace.config.settings import EngineConfig
 from headrace.engine.load import load_engine
+from headrace.ops.torch.probe import TorchProbe
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ("tests/ops/torch", "tests/models/test_torch_backend.py")
@@ -76,32 +77,17 @@ SIZES = {
 """small: what a test runs on a processor."""
 
 
-def seconds_of(run: Callable[[], object], device: torch.device) -> float:
-    """The least time of REPEATS runs, behind one that is not counted."""
-    least = float("inf")
-    for index in range(REPEATS + 1):
-        _finish(device)
-        start_s = time.perf_counter()
-        run()
-        _finish(device)
-        if index:
-            least = min(least, time.perf_counter() - start_s)
-    return least
-
-
-def _finish(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
 def roof(device: torch.device, sizes: Sizes) -> dict[str, float]:
-    """Limits of the device, as PyTorch's own operations reach them."""
-    values = torch.ones(sizes.read_bytes // 4, device=device)
-    found = {"read_bytes_per_s": sizes.read_bytes / seconds_of(values.sum, device)}
-    for name, kind in (("bf16", torch.bfloat16), ("f32", torch.float32)):
-        one = torch.ones((sizes.product, sizes.product), dtype=kind, device=device)
-        operations = 2 * sizes.product**3
-        found[f"{name}_ops_per_s"] = operations / seconds_of(lambda one=one: one @ one, device)
+    """Limits of the device, as `headrace bench machine --device` measures them."""
+    probe = TorchProbe(str(device), size=sizes.product)
+    found = {
+        "read_bytes_per_s": max(probe.read_bandwidth(sizes.read_bytes) for _ in range(REPEATS))
+    }
+    for kind in ("bf16", "f32", "int8"):
+        rates = [probe.peak_rate(kind) for _ in range(REPEATS)]
+        known = [rate for rate in rates if rate is not None]
+        if known:
+            found[f"{kind}_ops_per_s"] = max(known)
     return found
 
 

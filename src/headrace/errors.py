@@ -92,6 +92,10 @@ class EngineDeadError(HeadraceError):
     """The engine process ended; nothing more will be produced."""
 
 
+class DeviceLostError(HeadraceError):
+    """The device that computes answers nothing any more; another process may find it again."""
+
+
 class EngineRestartingError(EngineDeadError):
     """An engine that is not there now and will be; `retry_after_s`: when that may be."""
 

@@ -85,8 +85,16 @@ class MockOps:
     def memory(self) -> None:
         """That of this machine."""
 
+    expert_layers = 0
+
     def expert_cache_stats(self) -> None:
         return None
+
+    def fault_of(self, error: Exception) -> str | None:
+        return "memory" if isinstance(error, MemoryError) else None
+
+    def release_memory(self) -> None:
+        """It keeps none."""
 
     def kv_cache(self, spec: KVCacheSpec) -> KVCacheArrays:
         layers = 1 + max(place.index for place in spec.places if place is not None)
@@ -129,7 +137,8 @@ class MockOps:
 class MockModel:
     """Counts what it computes. nan_on, raise_on: tokens that spoil a row's logits, or the step.
 
-    raise_on_rows: requests in a batch that it cannot compute together. windows: of each of its
+    raise_on_rows: requests in a batch that it cannot compute together. most_tokens: of a batch for
+    which it has memory. windows: of each of its
     layers, the positions whose states the logits see, at least 2 (a state is made of the one before
     it); 0 for all.
     """
@@ -144,6 +153,7 @@ class MockModel:
     nan_on: int = -1
     raise_on: int = -1
     raise_on_rows: int = 1 << 30
+    most_tokens: int = 1 << 30
     steps: int = 0
     computed: list[tuple[int, int]] = field(default_factory=list)
     """(position, token id) of everything computed."""
@@ -169,6 +179,8 @@ class MockModel:
         tables = [batch.block_table(place) for place in places]
         arrays = [kv.arrays[place.index] for place in places]
         owners = np.repeat(np.arange(len(batch.query_start) - 1), np.diff(batch.query_start))
+        if len(batch.token_ids) > self.most_tokens:
+            raise MemoryError(f"no memory for {len(batch.token_ids)} tokens")
         if self.raise_on in batch.token_ids:
             raise RuntimeError("this token cannot be computed")
         if batch.num_requests >= self.raise_on_rows:
@@ -356,6 +368,8 @@ def make_core(
     vocabulary: Callable[[], Vocabulary] | None = None,
     proposers: Sequence[Proposer] = (),
     draft: DraftChain[Any] | None = None,
+    ops: MockOps | None = None,
+    sleep: Callable[[float], None] | None = None,
     **settings: object,
 ) -> EngineCore:
     """An engine over the mock; few blocks and a small budget unless `settings` say otherwise."""
@@ -368,11 +382,12 @@ def make_core(
     }
     return EngineCore(
         model if model is not None else MockModel(),
-        MockOps(),  # type: ignore[arg-type]
+        MockOps() if ops is None else ops,  # type: ignore[arg-type]
         EngineConfig(**chosen),  # type: ignore[arg-type]
         num_tokens=NUM_TOKENS,
         eos_token_ids=(EOS,),
         clock=Clock(),
+        sleep=sleep or (lambda seconds: None),
         draw_seed=lambda: 12345,
         vocabulary=vocabulary,
         proposers=proposers,

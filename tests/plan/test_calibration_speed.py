@@ -157,3 +157,20 @@ def test_a_draft_has_the_rates_of_its_own_weights(found: Found) -> None:
     assert draft.setup.efficiencies.rates == calibration(found).rates["Q4_K"]
     same = one.beside(small, Storage(CATALOG.quantizations["q6-k"], kv, kv))
     assert same.setup.efficiencies.basis == "from the measured limits of this machine"
+
+
+def test_a_card_has_a_calibration_of_its_own(tmp_path: Path) -> None:
+    """Kept beside that of the kernels; each plan takes its own."""
+    environ = {"XDG_CACHE_HOME": str(tmp_path)}
+    fitted = calibrate(of_all_kinds(SMALL) + of_all_kinds(LARGE))
+    kernels = msgspec.structs.replace(fitted, version=__version__)
+    card = msgspec.structs.replace(kernels, cpu_level="cuda NVIDIA H200", threads=1)
+    paths = {store_calibration(one, environ) for one in (kernels, card)}
+    now = datetime(2026, 11, 23, tzinfo=UTC)
+    of_kernels = stored_calibration(environ, now)
+    of_card = stored_calibration(environ, now, "NVIDIA H200")
+    assert {of_kernels.path, of_card.path} == paths and len(paths) == 2
+    assert calibration(of_card).cpu_level == "cuda NVIDIA H200"
+    assert replica(of_card, hardware="h200").model.setup.efficiencies.rates is not None
+    assert replica(of_kernels, hardware="h200").model.setup.efficiencies.rates is None
+    assert replica(of_card, hardware="h100-sxm").model.setup.efficiencies.rates is None

@@ -114,6 +114,29 @@ def test_this_machine_is_as_it_was_measured(catalog: Catalog) -> None:
     assert replica(catalog, choice, "f16", "qwen3-0.6b", machine).model.setup.compute_type == "fp32"
 
 
+def test_a_card_of_this_machine_is_as_it_was_measured(catalog: Catalog) -> None:
+    """And no plan of the CPU takes the card's limits for its own."""
+    card = "cuda NVIDIA H200"
+    machine = Machine(
+        "cpu", 2, 1 << 33, "2026-01-02T03:04:05Z",
+        [ReadBandwidth("avx2", 2, 10**9, 2e10), ReadBandwidth(card, 1, 10**9, 4.1e12)],
+        [PeakRate("avx2", 2, "int8", 4e11), PeakRate(card, 1, "bf16", 7e14)],
+    )  # fmt: skip
+    choice = ReplicaChoice(hardware="h200")
+    stated = replica(catalog, choice, "bf16", "qwen3-0.6b").model.setup
+    one = replica(catalog, choice, "bf16", "qwen3-0.6b", machine).model.setup
+    assert one.device.bandwidth_bytes_per_s == 4.1e12 != stated.device.bandwidth_bytes_per_s
+    assert one.device.peak("bf16") == 7e14
+    assert one.device.peak("fp8") == stated.device.peak("fp8"), "what was not measured is as stated"
+    assert one.efficiencies.basis == "from the measured limits of this machine"
+    names = [given.name for given in one.device.inputs]
+    assert "read bandwidth" in names and not any("bandwidth_bytes_per_s" in one for one in names)
+    other = replica(catalog, ReplicaChoice(hardware="h100"), "bf16", "qwen3-0.6b", machine)
+    assert other.model.setup.efficiencies.basis == stated.efficiencies.basis
+    here = replica(catalog, ReplicaChoice(hardware="this"), "q8-0", "qwen3-0.6b", machine)
+    assert here.model.setup.device.bandwidth_bytes_per_s == 2e10
+
+
 def test_speculation_with_and_without_a_draft_model(catalog: Catalog) -> None:
     one = replica(catalog, ReplicaChoice(hardware="8x-h100-sxm"))
     small = shape_of_catalog(catalog.models["llama-3.2-1b"])

@@ -73,3 +73,22 @@ def test_a_measurement_leaves_what_it_did_not_measure() -> None:
     assert both.limits("avx512", 2, "F32") == (8e10, 5e11, "f32")
     assert both.limits("avx512", 2, "Q8_0") == (8e10, 1e12, "int8"), "the newer figure"
     assert again.beside(again) == again
+
+
+def test_devices_are_apart_from_the_kernels() -> None:
+    """Beside each other in one file; "cpu" is torch on the processor."""
+    of_card = Machine(
+        *this_machine(), measured_at="2026-11-21T12:00:00+00:00",
+        read=[ReadBandwidth("cuda NVIDIA H200", 1, DRAM_FOOTPRINT_BYTES, 4e12),
+              ReadBandwidth("cpu", 2, DRAM_FOOTPRINT_BYTES, 5e10)],
+        peak=[PeakRate("cuda NVIDIA H200", 1, "bf16", 8e14), PeakRate("cpu", 2, "f32", 1e11)],
+    )  # fmt: skip
+    both = of_card.beside(measured())
+    assert both.devices == ["NVIDIA H200"] and measured().devices == []
+    assert [one.level for one in both.of_kernels.read] == ["avx512", "avx512"]
+    assert both.of_device("NVIDIA H200").read == of_card.read[:1]
+    assert both.of_device("NVIDIA H100").read == []
+    # Where no products of int8 were measured quantised weights are multiplied in 16 bits, or 32.
+    assert both.limits("cuda NVIDIA H200", 1, "Q4_K") == (4e12, 8e14, "bf16")
+    assert both.limits("cpu", 2, "Q4_K") == (5e10, 1e11, "f32")
+    assert both.limits("avx512", 2, "Q4_K") == (8e10, 2e12, "int8")

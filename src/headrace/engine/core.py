@@ -41,6 +41,7 @@ from headrace.engine.messages import (
 from headrace.engine.model import Model
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import GroupTable, Request, State
+from headrace.engine.runner import RowResult
 from headrace.engine.sampling.sampler import SampledToken, Sampler
 from headrace.engine.scheduling.deadlines import Deadlines
 from headrace.engine.scheduling.measured_times import MeasuredTimes
@@ -48,6 +49,7 @@ from headrace.engine.scheduling.plan import Row
 from headrace.engine.scheduling.scheduler import Scheduler
 from headrace.engine.scheduling.step_budget import StepLimit, load_of
 from headrace.engine.state_check import check_states, is_idle
+from headrace.engine.step_memory import StepMemory
 from headrace.errors import HeadraceError, RequestError
 from headrace.ops.interface import Ops
 from headrace.telemetry.machine import Machine
@@ -80,6 +82,7 @@ class EngineCore:
         num_tokens: int,
         eos_token_ids: Sequence[int] = (),
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
         draw_seed: Callable[[], int] = _random_seed,
         plan: CachePlan | None = None,
         machine: Machine | None = None,
@@ -128,7 +131,10 @@ class EngineCore:
             drafter=Drafter([*forced, *proposers], self._speculation),
             limit=StepLimit(target_s, self._times) if target_s else None,
         )
+        self._memory = StepMemory(config.max_num_batched_tokens)
+        self._sleep = sleep
         self._runner = IsolatingRunner(
+            self._memory,
             model,
             plan.layout.groups,
             allocate(ops, plan.spec),
@@ -262,15 +268,17 @@ class EngineCore:
             return outputs + (self._unblock() if self._has_scheduled else [])
         cost = self._cost.of((row.start, row.num_tokens, row.num_logits) for row in plan.rows)
         load = None if plan.only_decodes else load_of(plan.rows)
+        short_before = self._memory.times_short
         results = self._runner.run(plan.rows)
+        self._note_memory(results, short_before)
         now_s = self._clock()
         first = [row.request.first_token_s is None for row in plan.rows]
         lengths = [row.request.num_wanted for row in plan.rows]
-        for row, (_, scores) in zip(plan.rows, results, strict=True):
+        for row, (_, scores, _) in zip(plan.rows, results, strict=True):
             if row.request.prompt_logprobs is not None:
                 row.request.prompt_logprobs.extend(scores)
         self.scheduler.complete(plan, [result.given for result in results], now_s)
-        for row, (tokens, _), length, is_first in zip(
+        for row, (tokens, *_), length, is_first in zip(
             plan.rows, results, lengths, first, strict=True
         ):
             finished = row.request.state is State.FINISHED
@@ -292,6 +300,17 @@ class EngineCore:
         else:
             self._costs.note(len(plan.rows), plan.num_tokens, step_s)
         return outputs
+
+    def _note_memory(self, results: Sequence[RowResult], short_before: int) -> None:
+        """Bound the next steps by what memory there was for this one."""
+        memory = self._memory
+        if not memory.times_short:
+            return
+        computed = not all(result.put_off for result in results)
+        pause_s = memory.note_step(was_short=memory.times_short > short_before, computed=computed)
+        self.scheduler.most_chunk = memory.limit
+        if pause_s:
+            self._sleep(pause_s)
 
     def _populate_ahead(self) -> None:
         """Have memory ready of the blocks that the next step may take."""
@@ -371,6 +390,7 @@ class EngineCore:
             num_preempted=self.scheduler.waiting.num_put_back,
             miss_reasons=dict(totals.miss_reasons),
             failed_steps=self._runner.failed_steps,
+            out_of_memory_steps=self._memory.times_short,
             kv_accounting_errors=self._kv_accounting_errors,
             **expert_counts(self._ops.expert_cache_stats()),
         )
@@ -396,7 +416,12 @@ class EngineCore:
         probe = Request("warm-up", [0], 1, SamplingParams(temperature=0), max_len=2)
         probe.slot = 0
         probe.tables = [GroupTable([(0,) * group.num_tables]) for group in self.kv.groups]
-        ((tokens, _),) = self._runner.run([Row(probe, 0, 1, True)])
+        ((tokens, _, put_off),) = self._runner.run([Row(probe, 0, 1, True)])
+        if put_off:
+            raise HeadraceError(
+                "there is no memory left for a step of one token: lower --gpu-memory-utilization "
+                "or --max-num-batched-tokens, or see what else uses the device"
+            )
         if tokens[0].error is not None:
             raise HeadraceError(f"the model does not work: {tokens[0].error}")
         self._populate_ahead()

@@ -26,7 +26,7 @@ from headrace.ops import choose_backend, device_memory, make_ops
 from headrace.ops.placement import ALL_LAYERS
 from headrace.telemetry.machine import stored_machine
 from headrace.weights.checkpoint import Checkpoint
-from headrace.weights.held_as import held_as
+from headrace.weights.dtype import held_as
 from headrace.weights.open import open_checkpoint
 from headrace.weights.store.resolve import resolve_model
 from headrace.weights.tokenizer.data import TokenizerData

@@ -302,6 +302,9 @@ class Stats(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     miss_reasons: dict[str, int] = {}
     failed_steps: int = 0
     """Whose batch raised and was run again request by request."""
+    out_of_memory_steps: int = 0
+    """Times that memory was too little for a step or a part of it, which was computed in halves or
+    put off."""
     kv_accounting_errors: int = 0
     """Times that blocks did not add up when the engine became idle."""
     expert_cache_hits: int = 0

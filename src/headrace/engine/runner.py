@@ -36,10 +36,14 @@ class RowResult(NamedTuple):
     """In order; what says that nothing follows, or why not, is the last. Empty where none is due.
     """
     scores: Sequence[TokenLogprob] = ()
+    put_off: bool = False
+    """Whether nothing of it was computed, for want of memory."""
 
     @property
     def given(self) -> RowTokens:
         """Its tokens as the scheduler enters them."""
+        if self.put_off:
+            return RowTokens(put_off=True)
         token_ids = [each.token_id for each in self.tokens if each.token_id is not None]
         if len(token_ids) == len(self.tokens):
             return RowTokens(token_ids)
@@ -47,6 +51,7 @@ class RowResult(NamedTuple):
 
 
 NOTHING_YET = RowResult()
+PUT_OFF = RowResult(put_off=True)
 
 
 class Runner:
@@ -125,7 +130,7 @@ class Runner:
             draws = self._sampler.sample(own, places)
         drawn = iter(draws)
         results = []
-        for row, count, (tokens, scores) in zip(rows, counts, others, strict=True):
+        for row, count, (tokens, scores, _) in zip(rows, counts, others, strict=True):
             own_draws = list(islice(drawn, count))
             if not tokens:
                 tokens = _accepted(row, own_draws)

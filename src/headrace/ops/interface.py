@@ -118,6 +118,11 @@ class DeviceMemory(NamedTuple):
     total_bytes: int
 
 
+Fault = Literal["memory", "lost"]
+"""memory: there was too little of it for an operation, which may succeed with fewer rows or later.
+lost: the device computes nothing any more in this process."""
+
+
 class Ops(ABC):
     """A backend. Instances hold a thread pool at most; weights and caches are owned by callers.
 
@@ -142,6 +147,14 @@ class Ops(ABC):
     def memory(self) -> DeviceMemory | None:
         """Of the device that computes, now; None where it is this machine's own memory."""
         return None
+
+    def fault_of(self, error: Exception) -> Fault | None:
+        """What an error that an operation raised says of where it computes; None: nothing, the
+        fault is of what was asked."""
+        return "memory" if isinstance(error, MemoryError) else None
+
+    def release_memory(self) -> None:  # noqa: B027 - a backend that keeps none has none to release
+        """Give back memory that is kept for the next step and holds nothing now."""
 
     def host(self, x: Array) -> npt.NDArray[Any]:
         """The values of an array in NumPy, of its own type; perhaps not a copy. For NumPy arrays

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from headrace.ops.experts import ExpertCacheStats, ExpertMLP, ExpertWeight, Routes
-from headrace.ops.interface import Array, Ops
+from headrace.ops.interface import Array, Fault, Ops
 from headrace.weights.tensors.tensor import Tensor
 
 ALL_LAYERS = 1 << 16
@@ -31,7 +31,7 @@ def layer_of_expert(name: str) -> int | None:
 
 @dataclass(frozen=True)
 class _Placed:
-    """What `ExpertWeight.packed` is where the experts are on the processor."""
+    """`ExpertWeight.packed` of experts that are on the processor."""
 
     weight: ExpertWeight
     """The other backend's own."""
@@ -59,6 +59,10 @@ class PlacedOps:
     def expert_cache_stats(self) -> ExpertCacheStats | None:
         """Of the backend that has the placed experts."""
         return self._experts.expert_cache_stats()
+
+    def fault_of(self, error: Exception) -> Fault | None:
+        """Of either backend."""
+        return self._rest.fault_of(error) or self._experts.fault_of(error)
 
     def expert_weight(
         self,

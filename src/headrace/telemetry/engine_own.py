@@ -155,6 +155,11 @@ def _steps(make: Families, counts: EngineCounts) -> Iterator[Metric]:
         counts.failed_steps,
     )
     yield make.counter(
+        "headrace:out_of_memory_steps",
+        "Times that a step found too little memory and was computed in halves or put off.",
+        counts.out_of_memory_steps,
+    )
+    yield make.counter(
         "headrace:spec_decode_compared_steps",
         "Steps with drafts whose time was compared with that of one without.",
         counts.spec_compared_steps,

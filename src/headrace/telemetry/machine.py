@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +22,16 @@ DRAM_FOOTPRINT_BYTES = 512_000_000
 
 PEAK_KINDS = {"F32": "f32", "F16": "f32", "BF16": "bf16"}
 """Which peak rate bounds products with weights of a codec; all others are quantised: int8."""
+
+
+DEVICE = "cuda "
+"""Levels of devices begin so, and then have the device's name: "cuda NVIDIA H200". PyTorch on the
+processor has the level "cpu"; all others are dispatch levels of the kernels."""
+
+
+def is_of_kernels(level: str) -> bool:
+    """Whether a level is of the kernels for processors, and not of PyTorch."""
+    return level != "cpu" and not level.startswith(DEVICE)
 
 
 class ReadBandwidth(msgspec.Struct, frozen=True):
@@ -68,10 +78,34 @@ class Machine(msgspec.Struct, frozen=True):
             self, read=[*self.read, *kept_read], peak=[*self.peak, *kept_peak]
         )
 
+    @property
+    def of_kernels(self) -> Machine:
+        """What of it is of the kernels for processors."""
+        return self._of(is_of_kernels)
+
+    @property
+    def devices(self) -> list[str]:
+        """Names of the devices that were measured."""
+        levels = dict.fromkeys(one.level for one in self.read)
+        return [level.removeprefix(DEVICE) for level in levels if level.startswith(DEVICE)]
+
+    def of_device(self, name: str) -> Machine:
+        """What of it is of the device of this name."""
+        return self._of(lambda level: level == DEVICE + name)
+
+    def _of(self, takes: Callable[[str], bool]) -> Machine:
+        return msgspec.structs.replace(
+            self,
+            read=[one for one in self.read if takes(one.level)],
+            peak=[one for one in self.peak if takes(one.level)],
+        )
+
     def limits(self, level: str, threads: int, weight_codec: str) -> Limits | None:
         """Those of an engine, or None where nothing was measured for it."""
         kind = PEAK_KINDS.get(weight_codec, "int8")
         kinds = {one.kind for one in self.peak if (one.level, one.threads) == (level, threads)}
+        if kind == "int8" and kind not in kinds and not is_of_kernels(level):
+            kind = "bf16"  # such a device decodes quantised weights before it multiplies
         if kind == "bf16" and kind not in kinds:
             kind = "f32"  # such a level multiplies bf16 weights as f32
         read = [

@@ -5,18 +5,32 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from headrace.cli.numbers import numbers
 
 if TYPE_CHECKING:
-    from headrace.bench.machine import MachineMeasurement
+    from collections.abc import Callable
+
+    from headrace.bench.machine import MachineMeasurement, Probe
     from headrace.telemetry.machine import Machine
 
 
 @click.command(short_help="Measure how fast this machine reads and multiplies.")
+@click.option(
+    "--backend",
+    type=click.Choice(("auto", "cpu", "torch")),
+    default="auto",
+    help="Backend whose limits are measured, as for `serve`. [default: torch where --device names "
+    "one of CUDA, else cpu]",
+)
+@click.option(
+    "--device",
+    default="auto",
+    help="Device that is measured: cpu, cuda or cuda:N. [default: the CPU]",
+)
 @click.option(
     "--threads",
     callback=numbers,
@@ -41,6 +55,8 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def machine(
+    backend: str,
+    device: str,
     threads: list[int] | None,
     cpu_level: str,
     footprints: list[int] | None,
@@ -56,21 +72,20 @@ def machine(
 
     \b
     headrace bench machine
+    headrace bench machine --device cuda
     headrace bench machine --cpu-level all --threads 1,2
     headrace bench machine --footprints 512,2000 --no-store --json
     """
     from headrace.bench.machine import measure_machine
     from headrace.cli.counting import counting
-    from headrace.ops.cpu import CpuOps
 
-    levels = CpuOps.levels() if cpu_level == "all" else [CpuOps(cpu_level, 1).level]
-    all_cpus = len(os.sched_getaffinity(0))
-    sizes = _footprints_bytes(footprints)
+    probes = _probes(backend, device, cpu_level, threads)
+    sizes = _footprints_bytes(footprints, probes.most_bytes)
     with counting("measuring") as progress:
         measured = measure_machine(
-            CpuOps,
-            levels=levels,
-            threads=sorted(set(threads or (1, all_cpus))),
+            probes.make,
+            levels=probes.levels,
+            threads=probes.threads,
             footprints_bytes=sizes,
             repeats=repeats,
             now=datetime.now(UTC),
@@ -91,13 +106,52 @@ def machine(
         )
 
 
-def _footprints_bytes(megabytes: list[int] | None) -> list[int]:
-    """What to read; ConfigError for nothing and for more than there is memory for."""
-    from headrace.bench.machine import FOOTPRINTS_MB, MB
+class _Probes(NamedTuple):
+    """The backend that is measured, at which levels and with how many threads."""
+
+    make: Callable[[str, int], Probe]
+    levels: list[str]
+    threads: list[int]
+    most_bytes: int
+    """Of memory, to read."""
+
+
+def _probes(backend: str, device: str, cpu_level: str, threads: list[int] | None) -> _Probes:
+    """What the options name; raises ConfigError where they do not go together."""
     from headrace.engine.memory.available import available_memory_bytes
     from headrace.errors import ConfigError
+    from headrace.ops import choose_backend, device_memory
 
-    most = available_memory_bytes() // MB
+    choice = choose_backend(backend, device)
+    counts = sorted(set(threads or (1, len(os.sched_getaffinity(0)))))
+    if choice.backend == "cpu":
+        from headrace.ops.cpu import CpuOps
+
+        levels = CpuOps.levels() if cpu_level == "all" else [CpuOps(cpu_level, 1).level]
+        return _Probes(CpuOps, levels, counts, available_memory_bytes())
+    if cpu_level != "auto":
+        raise ConfigError(f"--cpu-level {cpu_level} is of the kernels; omit it with torch")
+    from headrace.ops.torch.probe import TorchProbe
+
+    memory = device_memory(choice)
+    first = TorchProbe(choice.device)
+    if memory is None:
+
+        def of_processor(level: str, count: int) -> TorchProbe:
+            return TorchProbe(choice.device, count)
+
+        return _Probes(of_processor, [first.level], counts, available_memory_bytes())
+    if threads:
+        raise ConfigError(f"--threads is of processors, and --device is {device}: omit it")
+    return _Probes(lambda level, count: first, [first.level], [1], memory.free_bytes)
+
+
+def _footprints_bytes(megabytes: list[int] | None, most_bytes: int) -> list[int]:
+    """What to read; ConfigError for nothing and for more than there is memory for."""
+    from headrace.bench.machine import FOOTPRINTS_MB, MB
+    from headrace.errors import ConfigError
+
+    most = most_bytes // MB
     if megabytes is None:
         return [size * MB for size in FOOTPRINTS_MB if size <= most]
     for size in megabytes:

@@ -188,6 +188,7 @@ def storage_of(
 def replica_named(known: Catalog, shape: ModelShape, options: dict[str, Any]) -> Replica:
     """The replica that options of place, storage and parallelism describe."""
     from headrace.plan.calibration.stored import stored_calibration
+    from headrace.plan.machine.hardware_memory import THIS
     from headrace.plan.speed.replica import ReplicaChoice, replica_of
     from headrace.telemetry.machine import stored_machine
 
@@ -203,5 +204,10 @@ def replica_named(known: Catalog, shape: ModelShape, options: dict[str, Any]) ->
         compute_type=options["compute_type"],
         step_tokens=options["step_tokens"],
     )
-    found = stored_calibration(os.environ, datetime.now(UTC)) if options["calibration"] else None
-    return replica_of(known, shape, storage, choice, stored_machine(os.environ), found)
+    machine, found = stored_machine(os.environ), None
+    if options["calibration"]:
+        cards = () if machine is None or choice.hardware == THIS else machine.devices
+        row = known.hardware.find(choice.hardware)
+        card = next((name for name in cards if known.hardware.find(name) is row), "")
+        found = stored_calibration(os.environ, datetime.now(UTC), card)
+    return replica_of(known, shape, storage, choice, machine, found)

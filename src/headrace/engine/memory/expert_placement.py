@@ -111,7 +111,7 @@ def place_experts(
                 return None
             layers = ALL_LAYERS if least is None else least
         sizes.check_device(layers or 0, room)
-    assert layers is not None, "without a device of its own it was asked for"
+    assert layers is not None, "without a device of its own it is set"
     here = known_available(available_bytes)
     return sizes.plan(layers, here, config, shared=device_bytes is None)
 

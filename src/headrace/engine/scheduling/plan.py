@@ -62,6 +62,8 @@ class RowTokens(NamedTuple):
 
     token_ids: Sequence[int] = ()
     ends: FinishReason | None = None
+    put_off: bool = False
+    """Whether nothing of the row was computed, for want of memory, so that it is planned again."""
 
 
 class StepPlan(NamedTuple):

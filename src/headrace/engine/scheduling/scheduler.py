@@ -79,6 +79,8 @@ class Scheduler:
         """Of the step that was planned last: those without a row because it is not known what may
         come next."""
         self._budget = max_num_batched_tokens
+        self.most_chunk: int | None = None
+        """Tokens of a row at most, as long as memory for steps is short; None for no such limit."""
         self._limit = limit
         self._max_num_seqs = max_num_seqs
         self._num_slots = 0
@@ -138,7 +140,7 @@ class Scheduler:
     def schedule(self, now_s: float) -> StepPlan:
         """Plan a step. It has rows whenever anything runs or waits and does not sit out."""
         self.sitting_out = []
-        rows = self._rows = StepRows(self.kv, self.drafter)
+        rows = self._rows = StepRows(self.kv, self.drafter, self.most_chunk)
         self._started = []
         num_preempted = self._make_room()
         if not num_preempted:
@@ -207,9 +209,11 @@ class Scheduler:
         self.totals.computed_tokens += plan.num_tokens
         self.totals.limited_steps += plan.limited_s > 0
         speculation = None if self.drafter is None else self.drafter.speculation
-        for row, (token_ids, ends) in zip(plan.rows, given, strict=True):
+        for row, (token_ids, ends, put_off) in zip(plan.rows, given, strict=True):
             request = row.request
-            if request.state is not State.RUNNING:
+            if put_off:
+                self.totals.computed_tokens -= row.num_tokens
+            if put_off or request.state is not State.RUNNING:
                 continue
             num_before = request.num_wanted
             if speculation is not None and row.samples:

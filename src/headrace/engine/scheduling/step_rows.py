@@ -22,12 +22,14 @@ DRAFT_LOGIT_ROWS = 128
 class StepRows:
     """The rows of a step, in the order in which they were given their tokens."""
 
-    def __init__(self, kv: KVCache, drafter: Drafter | None) -> None:
+    def __init__(self, kv: KVCache, drafter: Drafter | None, most_chunk: int | None = None) -> None:
+        """most_chunk: tokens of a row at most, its drafts included; None for no such limit."""
         self.rows: list[Row] = []
         self.num_logits_left = PROMPT_LOGIT_ROWS
         self._num_draft_logits_left = DRAFT_LOGIT_ROWS
         self._kv = kv
         self._drafter = drafter
+        self._most_chunk = most_chunk
 
     def add(self, request: Request, budget: int, *, drafts_too: bool = True) -> int:
         """Plan as much of what `request` lacks as the budget allows, then drafts if they are to
@@ -69,6 +71,8 @@ class StepRows:
     def chunk(self, request: Request, budget: int) -> int:
         """How many tokens of `request` the budget and the rows of logits allow."""
         count = min(request.lag, budget)
+        if self._most_chunk is not None:
+            count = min(count, self._most_chunk)
         if request.unscored > self.num_logits_left:
             again = request.num_scored - request.num_computed
             count = min(count, again + self.num_logits_left)
@@ -78,6 +82,8 @@ class StepRows:
         """Drafts behind all that a request wants, as far as blocks and rows of logits go."""
         if request.constraint is not None and request.constraint.pace.is_slow:
             room = 0  # what is known of it is what may come next, and no more
+        if self._most_chunk is not None:
+            room = min(room, max(0, self._most_chunk - request.lag))
         drafts = drafter.drafts(request, room)
         if not drafts.token_ids:
             return drafts

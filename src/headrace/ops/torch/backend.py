@@ -19,6 +19,7 @@ from headrace.ops.experts import ExpertMLP, Routes, Routing
 from headrace.ops.interface import (
     Activation,
     EmbeddingWeight,
+    Fault,
     HeadWeight,
     LinearWeight,
     Norm,
@@ -44,6 +45,7 @@ from headrace.ops.torch.checks import (
     check_shape,
     check_vector,
 )
+from headrace.ops.torch.device import fault_of
 from headrace.ops.torch.kv_pool import KVPool, new_pool
 from headrace.ops.torch.matrices import Matrix, on_device
 from headrace.ops.torch.transfer import rows_on_host, staged
@@ -65,6 +67,13 @@ class TorchOps(TorchWeights):
     def host(self, x: torch.Tensor) -> npt.NDArray[Any]:
         values: npt.NDArray[Any] = x.cpu().numpy()
         return values
+
+    def fault_of(self, error: Exception) -> Fault | None:
+        return fault_of(error, self.device)
+
+    def release_memory(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def host_rows(self, arrays: Sequence[torch.Tensor]) -> list[npt.NDArray[Any]]:
         return rows_on_host(arrays)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from headrace.errors import ConfigError
-from headrace.ops.interface import DeviceMemory
+from headrace.ops.interface import DeviceMemory, Fault
 
 
 def find_device(name: str) -> torch.device:
@@ -44,8 +46,49 @@ def memory_of(device: torch.device) -> DeviceMemory | None:
     return DeviceMemory(*torch.cuda.mem_get_info(device))
 
 
+def level_of(device: torch.device) -> str:
+    """The level that measurements of the device are kept under, as telemetry/machine.py has it;
+    devices of one name share them."""
+    return "cpu" if device.type == "cpu" else f"{device.type} {name_of(device)}"
+
+
 def name_of(device: torch.device) -> str:
     """A name of a device for people: what it says of itself."""
     if device.type == "cpu":
         return "cpu"
     return str(torch.cuda.get_device_name(device))
+
+
+_OUT_OF_MEMORY = ("out of memory", "ALLOC_FAILED", "can't allocate memory")
+"""In what torch and the libraries it calls say where memory is short."""
+
+
+def fault_of(
+    error: Exception, device: torch.device, answers: Callable[[torch.device], bool] | None = None
+) -> Fault | None:
+    """What an error of an operation says of the device.
+
+    Errors of CUDA that end its context are told from others, as of a kernel that could not be
+    launched, by asking the device once more: after those every call fails. answers: asks it; None
+    for `_answers`.
+    """
+    text = str(error)
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return "memory"
+    if not isinstance(error, RuntimeError):
+        return None
+    if any(words in text for words in _OUT_OF_MEMORY):
+        return "memory"
+    if device.type == "cpu" and answers is None:
+        return None
+    return None if (answers or _answers)(device) else "lost"
+
+
+def _answers(device: torch.device) -> bool:
+    """Whether the device computes anything still."""
+    try:
+        torch.cuda.synchronize(device)
+        return bool(torch.ones(1, device=device).item() == 1)
+    except RuntimeError as error:
+        # Where another process took the rest of the memory it is there all the same.
+        return any(words in str(error) for words in _OUT_OF_MEMORY)

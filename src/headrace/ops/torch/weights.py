@@ -30,7 +30,7 @@ from headrace.ops.shared import (
     head_shape,
     stacked_bias,
 )
-from headrace.ops.torch.device import find_device, memory_of
+from headrace.ops.torch.device import find_device, level_of, memory_of
 from headrace.ops.torch.matrices import Matrix, matrix_of, on_device
 from headrace.ops.torch.rounding import BLOCK, FLOATS
 from headrace.weights.tensors.tensor import Tensor
@@ -79,7 +79,7 @@ class TorchWeights(Ops):
             kernels = self.device.type == "cuda" and find_spec("triton") is not None
         self.kernels = kernels
         self._tables = weakref.WeakKeyDictionary[Tensor, weakref.ref[Matrix]]()
-        self.level = str(self.device)
+        self.level = level_of(self.device)
         if threads is not None and self.device.type == "cpu":
             torch.set_num_threads(threads)
         self.num_threads = torch.get_num_threads() if self.device.type == "cpu" else 1

@@ -26,7 +26,7 @@ from headrace.plan.calibration.served import ServedFit
 from headrace.plan.step.latency_model import LatencyModel
 from headrace.plan.step.measured_steps import MeasuredSteps
 from headrace.plan.step.step_rates import StepRates
-from headrace.telemetry.machine import machine_path, this_machine
+from headrace.telemetry.machine import DEVICE, machine_path, this_machine
 
 FORMAT = 1
 RUNTIME = "headrace"
@@ -171,10 +171,13 @@ def _model_fit(one: MeasurementSet) -> ModelFit:
     )
 
 
-def calibration_path(environ: Mapping[str, str], machine: MachineId | None = None) -> Path:
-    """The file of this machine, or of `machine`: several may share a home."""
+def calibration_path(
+    environ: Mapping[str, str], machine: MachineId | None = None, device: str = ""
+) -> Path:
+    """The file of this machine, or of `machine`: several may share a home. device: the name of a
+    device in it, which has a file of its own; "" for the kernels."""
     one = MachineId(*this_machine()) if machine is None else machine
-    digest = hashlib.sha256(msgspec.json.encode(one)).hexdigest()[:12]
+    digest = hashlib.sha256(msgspec.json.encode(one) + device.encode()).hexdigest()[:12]
     return machine_path(environ).parent / "calibration" / f"{RUNTIME}-{digest}.json"
 
 
@@ -193,7 +196,9 @@ def store_calibration(calibration: Calibration, environ: Mapping[str, str]) -> P
             f"measured on {calibration.machine.cpu}, {calibration.machine.cpus} CPUs; plans "
             "of this machine cannot use it: look at the fit with --no-store"
         )
-    path = calibration_path(environ)
+    level = calibration.cpu_level
+    device = level.removeprefix(DEVICE) if level.startswith(DEVICE) else ""
+    path = calibration_path(environ, device=device)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(path) as file:
@@ -206,9 +211,10 @@ def store_calibration(calibration: Calibration, environ: Mapping[str, str]) -> P
     return path
 
 
-def stored_calibration(environ: Mapping[str, str], now: datetime) -> Found:
-    """The calibration of this machine that may be planned with."""
-    path = calibration_path(environ)
+def stored_calibration(environ: Mapping[str, str], now: datetime, device: str = "") -> Found:
+    """The calibration of this machine, or of the device of this name in it, that may be planned
+    with."""
+    path = calibration_path(environ, device=device)
     again = "run `headrace plan calibrate --measure MODEL...` again"
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Calibration)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 from headrace.catalog import Catalog
 from headrace.catalog.rows import Quantization
@@ -31,7 +32,7 @@ from headrace.plan.step.communication import Parallelism
 from headrace.plan.step.efficiency import Efficiencies, measured_efficiencies, stated_efficiencies
 from headrace.plan.step.step import Storage
 from headrace.plan.validation import not_below
-from headrace.telemetry.machine import DRAM_FOOTPRINT_BYTES, Machine
+from headrace.telemetry.machine import DEVICE, DRAM_FOOTPRINT_BYTES, Machine
 
 _PEAKS = {"f32": "fp32", "bf16": "bf16", "int8": "int8"}
 _FLOATS = ("F32", "F16", "BF16")
@@ -147,7 +148,8 @@ def replica_of(
 ) -> Replica:
     """The replica that `choice` describes; machine: what was measured of this one, if anything.
 
-    calibration: of this machine; None where none is to be used. It is not used for other hardware.
+    calibration: of this machine or of the card that `choice` names; None where none is to be used.
+    It is not used for other hardware.
 
     Raises CatalogError for unknown hardware, ConfigError for what is not known of it and for more
     parallelism than there are devices.
@@ -160,9 +162,13 @@ def replica_of(
         row = catalog.hardware[choice.hardware]
         row = row if row.made_of is None else catalog.hardware[row.made_of]
         efficiencies, row_id = stated_efficiencies(catalog, row), row.id
+        of_card = _of_card(catalog, row.id, machine)
+        if of_card is not None:
+            device = _as_measured(device, of_card)
+            efficiencies = measured_efficiencies(catalog)
     not_below("step_tokens", choice.step_tokens, 1, "2048 is usual")
     compute_type = choice.compute_type or _compute_type(device, shape, storage.weights)
-    if choice.hardware != THIS:
+    if choice.hardware != THIS and not _is_of_row(catalog, row_id, calibration):
         calibration = None
     if calibration is not None:
         efficiencies = calibrated_or(
@@ -232,38 +238,79 @@ def _compute_type(device: Device, shape: ModelShape, weights: Quantization | Non
 def _measured(
     catalog: Catalog, machine: Machine | None, calibration: Found | None
 ) -> tuple[Device, Efficiencies, str | None]:
-    read = [
-        one.bytes_per_s
-        for one in (machine.read if machine else ())
-        if one.footprint_bytes >= DRAM_FOOTPRINT_BYTES
-    ]
-    if (machine is None or not read) and calibration and calibration.calibration:
+    limits = None if machine is None else _limits_of(machine.of_kernels)
+    if limits is None and calibration and calibration.calibration:
         found = calibration.calibration
         name = f"{THIS} machine ({found.machine.cpu})"
         return device_of_calibration(found, name), measured_efficiencies(catalog), None
-    if machine is None or not read:
+    if machine is None or limits is None:
         raise ConfigError(
             "this machine has not been measured: run `headrace bench machine` first, or name "
             "another with --hardware (`headrace catalog list hardware`)"
         )
+    device = Device(
+        name=f"{THIS} machine ({machine.cpu})",
+        bandwidth_bytes_per_s=limits.bytes_per_s,
+        peak_operations_per_s=MappingProxyType(limits.peaks),
+        inputs=limits.inputs,
+    )
+    return device, measured_efficiencies(catalog), None
+
+
+class _Limits(NamedTuple):
+    """What `headrace bench machine` found of one place, as the formulas take it."""
+
+    bytes_per_s: float
+    peaks: dict[str, float]
+    inputs: tuple[Input, ...]
+
+
+def _limits_of(machine: Machine) -> _Limits | None:
+    """Of the fastest level and thread count that were measured; None where nothing was read."""
+    read = [one.bytes_per_s for one in machine.read if one.footprint_bytes >= DRAM_FOOTPRINT_BYTES]
+    if not read:
+        return None
     peaks: dict[str, float] = {}
     for one in machine.peak:
         kind = _PEAKS[one.kind]
         peaks[kind] = max(peaks.get(kind, 0.0), one.ops_per_s)
-    day = machine.measured_at[:10]
     seen = [("read bandwidth", max(read), "byte/s")]
     seen += [(f"peak of {kind}", peak, "operation/s") for kind, peak in peaks.items()]
     inputs = tuple(
-        Input(name, value, unit, "headrace bench machine", "measured", day)
+        Input(name, value, unit, "headrace bench machine", "measured", machine.measured_at[:10])
         for name, value, unit in seen
     )
-    device = Device(
-        name=f"{THIS} machine ({machine.cpu})",
-        bandwidth_bytes_per_s=max(read),
-        peak_operations_per_s=MappingProxyType(peaks),
-        inputs=inputs,
+    return _Limits(max(read), peaks, inputs)
+
+
+def _of_card(catalog: Catalog, row_id: str, machine: Machine | None) -> _Limits | None:
+    """What was measured of a card of this row in this machine; None where it has none."""
+    for name in () if machine is None else machine.devices:
+        row = catalog.hardware.find(name)
+        if machine is not None and row is not None and row.id == row_id:
+            return _limits_of(machine.of_device(name))
+    return None
+
+
+def _as_measured(device: Device, limits: _Limits) -> Device:
+    """The device with limits that were measured; kinds that were not keep what its row states."""
+    stated = dict(device.peak_operations_per_s)
+    replaced = ("bandwidth_bytes_per_s", *(f"dense_{kind}_flops" for kind in limits.peaks))
+    kept = tuple(one for one in device.inputs if not one.name.endswith(replaced))
+    return replace(
+        device,
+        bandwidth_bytes_per_s=limits.bytes_per_s,
+        peak_operations_per_s=MappingProxyType({**stated, **limits.peaks}),
+        inputs=(*limits.inputs, *kept),
     )
-    return device, measured_efficiencies(catalog), None
+
+
+def _is_of_row(catalog: Catalog, row_id: str | None, calibration: Found | None) -> bool:
+    """Whether a calibration is of a card of this row."""
+    if calibration is None or calibration.calibration is None:
+        return False
+    row = catalog.hardware.find(calibration.calibration.cpu_level.removeprefix(DEVICE))
+    return row is not None and row.id == row_id
 
 
 def _gb(n_bytes: float) -> str:

@@ -9,7 +9,7 @@ from headrace.errors import ConfigError
 from headrace.weights.architectures import known_architecture
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import BF16, F16, F32
-from headrace.weights.tensors.converted import ConvertedTensor
+from headrace.weights.tensors.other_kind import ConvertedTensor
 from headrace.weights.tensors.tensor import Tensor
 
 Dtype = Literal["auto", "bfloat16", "float16", "half", "float32", "float"]

@@ -16,7 +16,7 @@ from headrace.errors import ConfigError
 from headrace.models import load_model
 from headrace.ops import make_ops
 from headrace.weights.codecs import BF16, F16, F32, get_codec
-from headrace.weights.held_as import Dtype, held_as
+from headrace.weights.dtype import Dtype, held_as
 from headrace.weights.tensors.tensor import Tensor
 from tests.engine.mock import real_ops
 from tests.models.cases import Session, prompt
