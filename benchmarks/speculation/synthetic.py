@@ -6,16 +6,16 @@ prompt of 64 tokens, one stream, greedy. Ours are made from the answer itself, w
 without drafts before, so that the answer stays what it is (and the program fails where it does
 not); nothing chooses how many to take. llama-server takes the first tokens of its own drafts with
 the same chances whatever they are (--spec-synth-rates; what it writes then is no answer of the
-model). Off and on take turns, ours and theirs too. Printed: tokens per second off, the speed-up,
-and what formula S3 gives for that chance and length with our own cost of a step of 1 + length
-tokens, measured just before, drafts for nothing.
+model). Off and on take turns, ours and theirs too. Printed: tokens of a step as the chance has it
+and as counted, tokens per second off, the speed-up, and what formula S3 gives for that chance and
+length with our own cost of a step of 1 + length tokens, measured just before, drafts for nothing.
 
 With --draft a smaller model of any weights makes the drafts on both sides, so that what its passes
 take counts, and each draft is then replaced likewise. Its own K and V know only what it drafted, so
 ours reads again all that came. The formula has its passes then: of one row, measured as its steps.
 
-With other work on the machine `--threads 1` is fairer: threads that
-wait for each other lose most by it.
+With other work on the machine `--threads 1` is fairer: threads that wait for each other lose most by
+it.
 """
 
 from __future__ import annotations
@@ -97,6 +97,8 @@ class Ours:
 
             vars(speculation)["drafts"] = replaced
         self._tokens = tokens
+        self.tokens_per_step: list[float] = []
+        """Of each run with drafts."""
         self._drafts.answer = self.run(0, 0.0)[1]
 
     def run(self, length: int, chance: float) -> tuple[float, tuple[int, ...]]:
@@ -106,6 +108,8 @@ class Ours:
             temperature=0, max_tokens=self._tokens, ignore_eos=True, speculation=length > 0
         )
         found = decode(self._core, [PROMPT], [params], salt=f"run {next(_SALTS)}")
+        if length:
+            self.tokens_per_step.append(found.tokens_per_step)
         return found.tokens_per_s, found.token_ids[0]
 
     def tokens_per_s(self, length: int, chance: float) -> float:
@@ -176,6 +180,7 @@ def main() -> int:
         found: dict[str, Any] = {
             "chance": chance,
             "length": length,
+            "expected": expected_tokens_per_pass(chance, length),
             "formula": expected_tokens_per_pass(chance, length) / cost,
             "ours": pairs(
                 options.pairs,
@@ -183,6 +188,7 @@ def main() -> int:
                 lambda ours=ours, chance=chance, length=length: ours.tokens_per_s(length, chance),  # type: ignore[misc]
             ),
         }
+        found["tokens_per_step"] = statistics.mean(ours.tokens_per_step[-options.pairs :])
         if program is not None:
             rates = ",".join(f"{chance**place:.6f}" for place in range(1, length + 1))
             source = [
@@ -207,12 +213,15 @@ def main() -> int:
         sys.stdout.write(json.dumps({"on": facts, "cells": cells}) + "\n")
         return 0
     engines = ["ours", *(["llama-server"] if program else [])]
-    columns = ["chance", "drafts", "formula"]
+    columns = ["chance", "drafts", "tokens a step: expected", "counted", "formula"]
     for name in engines:
         columns += [f"{name}: off", "on / off"]
     lines = []
     for each in cells:
-        line = [f"{each['chance']:g}", each["length"], f"{each['formula']:.2f}"]
+        line = [
+            f"{each['chance']:g}", each["length"], f"{each['expected']:.2f}",
+            f"{each['tokens_per_step']:.2f}", f"{each['formula']:.2f}",
+        ]  # fmt: skip
         for name in engines:
             off, on = each[name]
             ratios = [high / low for low, high in zip(off, on, strict=True)]
