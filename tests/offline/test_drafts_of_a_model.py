@@ -1,5 +1,5 @@
-"""headrace-draft beside headrace-base and headrace-moe, and headrace-head beside headrace-base: the
-same answers, in fewer steps."""
+"""headrace-draft beside headrace-base and headrace-moe, headrace-head and headrace-mtp beside
+headrace-base: the same answers, in fewer steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tests.engine.mock import real_ops
 from tests.models.shipped_moe import SHIPPED
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
-DRAFT, HEAD = MODELS / "headrace-draft", MODELS / "headrace-head"
+DRAFT = MODELS / "headrace-draft"
+HEADS = {"head": MODELS / "headrace-head", "mtp": MODELS / "headrace-mtp"}
 BEGINNINGS = (
     "import os\nimport sys\n\n\nclass Reader:\n    def __init__(self, path):\n",
     "def fibonacci(n):\n",
@@ -32,10 +33,10 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module", params=["base", "moe", "head"])
+@pytest.fixture(scope="module", params=["base", "moe", *HEADS])
 def pair(request: pytest.FixtureRequest) -> Iterator[tuple[LLM, LLM]]:
-    """Without drafts, and with those of the draft or the head."""
-    guesser = HEAD if request.param == "head" else DRAFT
+    """Without drafts, and with those of the draft or a head."""
+    guesser = HEADS.get(request.param, DRAFT)
     if not guesser.exists():
         pytest.skip(f"{guesser.name} is not in models/: its run has not been placed")
     real_ops("cpu")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from headrace.catalog import Catalog
@@ -22,13 +23,16 @@ from headrace.plan.model.find_model import shape_named
 from headrace.plan.model.model_shape import ModelShape
 from headrace.weights.hugging_face.head_folder import open_head_folder
 from headrace.weights.store.resolve import resolve_model
+from tests.tiny import write_tiny_hf
 from tests.tiny_heads import (
     dflash_config,
     eagle3_config,
     medusa_weights,
+    mtp_checkpoint,
     write_dflash,
     write_eagle3,
     write_medusa,
+    write_mtp_folder,
 )
 
 CATALOG = Catalog.load()
@@ -134,3 +138,23 @@ def test_what_costs_nothing_is_no_draft() -> None:
         assert draft_of(setting, target) is None
     with pytest.raises(ConfigError, match="files"):
         draft_of("mtp", target)
+
+
+def test_layers_from_a_place_of_their_own_are_counted_as_the_engine_holds_them(
+    tmp_path: Path,
+) -> None:
+    model = write_tiny_hf(tmp_path / "model", "qwen3")
+    offsets = np.arange(144, dtype=np.int64)
+    path = write_mtp_folder(tmp_path / "own", mtp_checkpoint("qwen3"), offsets=offsets)
+    setting = json.dumps({"method": "mtp", "model": str(path)})
+    target = named(str(model))
+    draft = draft_of(setting, target)
+    assert draft is not None and sum(layer.count for layer in draft.shape.keeping) == 1
+    config = EngineConfig(
+        model=str(model), speculative_config=setting, max_model_len=64, max_num_seqs=2,
+        block_size=16, backend="reference",
+    )  # fmt: skip
+    info = load_engine(config).core.info()
+    assert draft.weights.value == info.draft_weight_bytes > 0
+    with pytest.raises(ConfigError, match="files"):
+        draft_of(setting, named("qwen3-0.6b"))

@@ -48,7 +48,7 @@ class HeadFolder:
 
     path: Path
     config: Mapping[str, Any]
-    """Of how weights are stored it says nothing any more; empty where there is none."""
+    """Of how weights are stored it says nothing any more; empty without a config.json."""
     tensors: Mapping[str, Tensor]
     """By the names of a model ("model.layers.0.self_attn.q_proj.weight")."""
     offsets: npt.NDArray[np.int64] | None
