@@ -31,7 +31,7 @@ from headrace.plan.step.communication import Parallelism
 from headrace.plan.step.efficiency import Efficiencies, measured_efficiencies, stated_efficiencies
 from headrace.plan.step.step import Storage
 from headrace.plan.validation import not_below
-from headrace.telemetry.machine import DRAM_FOOTPRINT_BYTES, Machine
+from headrace.telemetry.machine import Machine
 
 _PEAKS = {"f32": "fp32", "bf16": "bf16", "int8": "int8"}
 _FLOATS = ("F32", "F16", "BF16")
@@ -154,7 +154,8 @@ def replica_of(
     """
     place = place_of(catalog, choice.hardware, choice.count)
     if choice.hardware == THIS:
-        device, efficiencies, row_id = _measured(catalog, machine, calibration)
+        read_bytes = weights_quantity(shape, storage.weights, catalog).value
+        device, efficiencies, row_id = _measured(catalog, machine, calibration, read_bytes)
     else:
         device, _ = device_of(catalog, choice.hardware)
         row = catalog.hardware[choice.hardware]
@@ -230,13 +231,10 @@ def _compute_type(device: Device, shape: ModelShape, weights: Quantization | Non
 
 
 def _measured(
-    catalog: Catalog, machine: Machine | None, calibration: Found | None
+    catalog: Catalog, machine: Machine | None, calibration: Found | None, read_bytes: float
 ) -> tuple[Device, Efficiencies, str | None]:
-    read = [
-        one.bytes_per_s
-        for one in (machine.read if machine else ())
-        if one.footprint_bytes >= DRAM_FOOTPRINT_BYTES
-    ]
+    """read_bytes: of the weights, which a step reads from wherever so many lie."""
+    read = [one.bytes_per_s for one in (machine.read_from(read_bytes) if machine else ())]
     if (machine is None or not read) and calibration and calibration.calibration:
         found = calibration.calibration
         name = f"{THIS} machine ({found.machine.cpu})"
