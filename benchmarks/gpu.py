@@ -26,8 +26,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -195,7 +193,7 @@ def main() -> None:
         elif part == "greedy":
             found["greedy"] = greedy(device, sizes)
         elif part == "kernels":
-            timed = partial(seconds_of, device=device)
+            timed = TorchProbe(str(device)).seconds_of
             found["kernels"] = kernels(device, KERNEL_SIZES[given.size], timed)
         elif part == "checks":
             found["checks"] = checks(device)

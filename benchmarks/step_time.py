@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 
 import httpx
 from markdown import number, surroundings, surroundings_line, table, tell
+from standalone import standalone
 
 from headrace.page.plots.frame import Key, Plot
 from headrace.page.plots.lines import Axis, Line, Point, lines_plot
@@ -37,15 +38,6 @@ from headrace.page.plots.lines import Axis, Line, Point, lines_plot
 LIMIT_S = 900.0
 SETTLE_S = 3.0
 """Seconds that streams run before the first prompt comes."""
-
-# Of the page's variables those that this plot uses, and its rules: an SVG file stands alone.
-_STYLE = (
-    "svg{background:#fff;font:11px sans-serif}text{fill:#55554f}.title{text-anchor:middle}"
-    ".grid{stroke:#e7e6e1;fill:none}.axis{stroke:#c9c8c1;fill:none}"
-    ".curve{fill:none;stroke-width:2;stroke-linejoin:round}"
-    ".limit{stroke:#55554f;stroke-dasharray:5 4}.note{fill:#14140f;font-weight:600}"
-    "svg{--c1:#eb6834;--c2:#2a78d6}"
-)
 
 
 class Turn(NamedTuple):
@@ -195,12 +187,6 @@ def plot_of(turns: Sequence[tuple[str, Turn]], target_ms: int) -> Plot | None:
         across=[(target_ms, f"--max-step-ms {target_ms} (blue: held, orange: no limit)")],
         wide=True,
     )  # fmt: skip
-
-
-def standalone(plot: Plot) -> str:
-    """The plot as an SVG file."""
-    head, _, rest = str(plot.svg).partition(">")
-    return f'{head} xmlns="http://www.w3.org/2000/svg"><style>{_STYLE}</style>{rest}\n'
 
 
 def main() -> None:

@@ -1,11 +1,13 @@
 """The controller while the load changes: `python -m benchmarks.speculation.changing_load [MODEL]`.
 
+    python -m benchmarks.speculation.changing_load [MODEL] --plot docs/changing_load.svg
+
 Three engines: without speculation, with as many drafts as there are (`adaptive: false`), and as it
 chooses itself. Each goes through the same phases of so many streams of easy text (functions that
 were in the prompt, greedy) and of hard text (pages of the docs, temperature 1); a stream that ends
 is followed by the next. The engines take turns by rounds of all phases and keep what they have
 learned. Printed: tokens per second of each phase, medians over rounds, and the chooser's over that
-of the better of the two others.
+of the better of the two others; the plot has the same over time.
 """
 
 from __future__ import annotations
@@ -16,17 +18,21 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.markdown import surroundings, surroundings_line, table, tell
 from benchmarks.speculation.tasks import prompts
+from benchmarks.standalone import standalone
 from headrace.config import EngineConfig
 from headrace.engine.core import EngineCore
 from headrace.engine.load import load_engine
 from headrace.engine.messages import Submit
 from headrace.engine.params import SamplingParams
+from headrace.page.plots.frame import Key, Plot
+from headrace.page.plots.lines import Axis, Line, Point, lines_plot
 
 CONFIGS = {
     "off": "none",
@@ -91,6 +97,29 @@ def _submits(phase: Phase, texts: Sequence[list[int]], tokens: int) -> Iterator[
         yield Submit(str(number), list(text), params, cache_salt=str(number))
 
 
+def plot_of(speeds: Mapping[str, Sequence[float]], seconds: float) -> Plot:
+    """Tokens per second of each phase over time, a line for each engine. seconds: of a phase."""
+    lines = [
+        Line(
+            Key(name, f"c{place + 1}"),
+            [
+                Point(seconds * at, rate)
+                for phase, rate in enumerate(rates)
+                for at in (phase, phase + 1)
+            ],
+            dots=False,
+        )
+        for place, (name, rates) in enumerate(speeds.items())
+    ]
+    phases = ", ".join(phase.name for phase in PHASES)
+    return lines_plot(
+        f"off (orange), fixed (blue), auto (green): {phases}", lines,
+        Axis("seconds", lambda value: f"{value:g}"),
+        Axis("tokens per second", lambda value: f"{value:,.0f}"),
+        wide=True,
+    )  # fmt: skip
+
+
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
@@ -99,6 +128,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1.5, help="of a phase")
     parser.add_argument("--tokens", type=int, default=120, help="of an answer")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--plot", type=Path, help="SVG file of the medians")
     options = parser.parse_args()
     facts = surroundings(datetime.now())
     cores: dict[str, EngineCore] = {}
@@ -116,6 +146,9 @@ def main() -> int:
                 )
                 if turn:  # in the first one shapes, caches and costs are new
                     speeds[name][at].append(found)
+    if options.plot is not None:
+        medians = {name: [*map(statistics.median, of)] for name, of in speeds.items()}
+        options.plot.write_text(standalone(plot_of(medians, options.seconds)), "utf-8")
     if options.json:
         named = {name: [*zip([phase.name for phase in PHASES], of, strict=True)]
                  for name, of in speeds.items()}  # fmt: skip

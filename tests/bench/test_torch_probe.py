@@ -53,7 +53,7 @@ def test_short_runs_are_timed_together() -> None:
         counted.append(0)
         probe._clock.step_s = 0.01 * min(len(counted), 200)  # type: ignore[attr-defined]
 
-    seconds = probe._seconds_of(run)
+    seconds = probe.seconds_of(run)
     assert len(counted) > 100 and 0 < seconds <= 1.0 / 64
 
 

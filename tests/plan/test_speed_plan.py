@@ -137,6 +137,25 @@ def test_a_card_of_this_machine_is_as_it_was_measured(catalog: Catalog) -> None:
     assert here.model.setup.device.bandwidth_bytes_per_s == 2e10
 
 
+def test_weights_that_a_cache_holds_are_read_from_there(catalog: Catalog) -> None:
+    machine = Machine(
+        "cpu", 2, 1 << 33, "2026-01-02T03:04:05Z",
+        [ReadBandwidth("avx2", 2, 10**9, 2e10), ReadBandwidth("avx2", 2, 4 * 10**8, 9e10)],
+        [PeakRate("avx2", 2, "int8", 6e11)],
+    )  # fmt: skip
+    choice = ReplicaChoice(hardware="this")
+    small = replica(catalog, choice, "q4-0", "qwen3-0.6b", machine).model
+    large = replica(catalog, choice, "q8-0", "qwen3-0.6b", machine).model
+    assert small.setup.device.bandwidth_bytes_per_s == 9e10
+    assert large.setup.device.bandwidth_bytes_per_s == 2e10
+    # Further rows cost something as soon as reading is quick.
+    of_small, of_large = (
+        one.decode_step(1, 128, 8).seconds / one.decode_step(1, 128).seconds
+        for one in (small, large)
+    )
+    assert of_small > 1.5 * of_large
+
+
 def test_speculation_with_and_without_a_draft_model(catalog: Catalog) -> None:
     one = replica(catalog, ReplicaChoice(hardware="8x-h100-sxm"))
     small = shape_of_catalog(catalog.models["llama-3.2-1b"])

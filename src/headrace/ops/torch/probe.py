@@ -53,14 +53,14 @@ class TorchProbe:
     def read_bandwidth(self, footprint_bytes: int) -> float:
         """Bytes per second over a footprint of about that size."""
         values = torch.ones(max(1, footprint_bytes // 4), device=self.device)
-        return values.nbytes / self._seconds_of(values.sum)
+        return values.nbytes / self.seconds_of(values.sum)
 
     def peak_rate(self, kind: str) -> float | None:
         """Operations per second of operands of kind "f32" (IEEE, no TF32), "bf16" or "int8"; None
         where the device does not multiply them."""
         size = (self._size, self._size)
         try:
-            seconds = self._seconds_of(self._product(kind, size))
+            seconds = self.seconds_of(self._product(kind, size))
         except RuntimeError:
             return None
         return 2 * self._size**3 / seconds
@@ -75,7 +75,7 @@ class TorchProbe:
         values = torch.ones(size, dtype=dtype, device=self.device)
         return lambda: values @ values
 
-    def _seconds_of(self, run: Callable[[], object]) -> float:
+    def seconds_of(self, run: Callable[[], object]) -> float:
         """Of one run, behind one that is not counted."""
         run()
         runs = 1

@@ -156,7 +156,8 @@ def replica_of(
     """
     place = place_of(catalog, choice.hardware, choice.count)
     if choice.hardware == THIS:
-        device, efficiencies, row_id = _measured(catalog, machine, calibration)
+        read_bytes = weights_quantity(shape, storage.weights, catalog).value
+        device, efficiencies, row_id = _measured(catalog, machine, calibration, read_bytes)
     else:
         device, _ = device_of(catalog, choice.hardware)
         row = catalog.hardware[choice.hardware]
@@ -236,9 +237,10 @@ def _compute_type(device: Device, shape: ModelShape, weights: Quantization | Non
 
 
 def _measured(
-    catalog: Catalog, machine: Machine | None, calibration: Found | None
+    catalog: Catalog, machine: Machine | None, calibration: Found | None, read_bytes: float
 ) -> tuple[Device, Efficiencies, str | None]:
-    limits = None if machine is None else _limits_of(machine.of_kernels)
+    """read_bytes: of the weights, which a step reads from wherever so many lie."""
+    limits = None if machine is None else _limits_of(machine.of_kernels, read_bytes)
     if limits is None and calibration and calibration.calibration:
         found = calibration.calibration
         name = f"{THIS} machine ({found.machine.cpu})"
@@ -265,9 +267,10 @@ class _Limits(NamedTuple):
     inputs: tuple[Input, ...]
 
 
-def _limits_of(machine: Machine) -> _Limits | None:
-    """Of the fastest level and thread count that were measured; None where nothing was read."""
-    read = [one.bytes_per_s for one in machine.read if one.footprint_bytes >= DRAM_FOOTPRINT_BYTES]
+def _limits_of(machine: Machine, read_bytes: float) -> _Limits | None:
+    """Of the fastest level and thread count that were measured, reading from where so many bytes
+    lie; None where nothing was read."""
+    read = [one.bytes_per_s for one in machine.read_from(read_bytes)]
     if not read:
         return None
     peaks: dict[str, float] = {}
@@ -288,7 +291,7 @@ def _of_card(catalog: Catalog, row_id: str, machine: Machine | None) -> _Limits 
     for name in () if machine is None else machine.devices:
         row = catalog.hardware.find(name)
         if machine is not None and row is not None and row.id == row_id:
-            return _limits_of(machine.of_device(name))
+            return _limits_of(machine.of_device(name), DRAM_FOOTPRINT_BYTES)
     return None
 
 
