@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -37,6 +37,11 @@ FLAGS = {
     "llama": ("--cache-ram", "0"),
     # What it repacks at load it multiplies faster.
     "ik": ("-rtr", "--cache-ram", "0"),
+}
+FLAGS_OF_MANY: Mapping[str, Sequence[str]] = {
+    "llama": (),
+    # Its flash attention asserts on a batch of several sequences.
+    "ik": ("-no-fa",),
 }
 SLOT_MARGIN = 1.15
 """A slot's context by the case's tokens: prompts are texts, and the peer's tokenizer cuts them."""
@@ -73,7 +78,8 @@ def command_of(peer: Peer, kind: str, model: Path, users: int, positions: int) -
     threads = str(len(os.sched_getaffinity(0)))
     slot = -(-int(positions * SLOT_MARGIN) // SLOT_STEP) * SLOT_STEP
     words = [peer.tool("llama-server"), "-m", str(model), "-t", threads, "-tb", threads]
-    words += ["-np", str(users), "-c", str(users * slot), "-b", "2048", "-ub", "512", *FLAGS[kind]]
+    words += ["-np", str(users), "-c", str(users * slot), "-b", "2048", "-ub", "512"]
+    words += [*FLAGS[kind], *(FLAGS_OF_MANY[kind] if users > 1 else ())]
     return " ".join([*words, "--host", "127.0.0.1", "--port", "{port}"])
 
 
