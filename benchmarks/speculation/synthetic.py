@@ -14,8 +14,8 @@ With --draft a smaller model of any weights makes the drafts on both sides, so t
 take counts, and each draft is then replaced likewise. Its own K and V know only what it drafted, so
 ours reads again all that came. The formula has its passes then: of one row, measured as its steps.
 
-With other work on the machine `--threads 1` is fairer: threads that wait for each other lose most by
-it.
+With other work on the machine `--threads 1` is fairer: threads that wait for each other lose most
+by it.
 """
 
 from __future__ import annotations

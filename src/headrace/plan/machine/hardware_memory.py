@@ -29,6 +29,8 @@ class DeviceMemory:
     """Where both figures come from."""
     note: str = ""
     """What people should know, "" for nothing."""
+    is_unified: bool = False
+    """Whether it is the processor's memory too."""
 
 
 def place_of(catalog: Catalog, name: str, count: int = 1) -> DeviceMemory:
@@ -65,6 +67,7 @@ def place_of(catalog: Catalog, name: str, count: int = 1) -> DeviceMemory:
         memory_bytes=round(memory),
         usable_share=share,
         inputs=tuple(inputs),
+        is_unified=row.unified_memory or False,
     )
 
 

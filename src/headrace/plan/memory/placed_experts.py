@@ -50,9 +50,10 @@ def placed_experts(
 
     host_bytes: usable memory of the machine that the card is in; None where it is not known. None
     where nothing has to go or it does not help, and where it is not planned for: several devices, a
-    plan on a CPU.
+    plan on a CPU, a device whose memory is the CPU's as well.
     """
-    if plan.fits or plan.place.kind != "gpu" or plan.place.devices > 1 or not shape.moe:
+    place = plan.place
+    if plan.fits or place.kind != "gpu" or place.is_unified or place.devices > 1 or not shape.moe:
         return None
     if shape.checkpoint is not None and storage.weights is None:
         found = _of_the_engine(shape, load, plan)
