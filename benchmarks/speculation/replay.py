@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, cast
 from benchmarks.markdown import surroundings, table
 from benchmarks.speculation.recording import Recording, read_recording, record
 from headrace.engine.drafts.passes.draft_chain import CATCH_UP_TOKENS, WARM_UP_PASSES, DraftChain
-from headrace.engine.drafts.passes.model import Pass
+from headrace.engine.drafts.passes.model import Pass, RatedDraft
 from headrace.engine.drafts.passes.model_drafts import FEW_TOKENS
 from headrace.engine.drafts.source import MOST_MATCH, Guess
 from headrace.engine.drafts.speculation import Speculation
@@ -178,6 +178,11 @@ class TextModel:
             self.passes = [Pass(1, recording.pass_s(1))] * WARM_UP_PASSES
         self.num_guesses = 0
 
+    def rated(self, request: Request) -> Sequence[RatedDraft]:
+        """It knows no probabilities."""
+        del request
+        return ()
+
     def num_passes(self, num_drafts: int) -> int:
         """One for each."""
         return num_drafts
@@ -211,6 +216,7 @@ class TextModel:
         most_read: int | None = None,
         *,
         latest: bool = False,
+        judge: object = None,
     ) -> dict[Request, list[int]]:
         """As many drafts as are wanted, of requests that are read by now."""
         self.num_guesses += 1

@@ -121,12 +121,12 @@ class StepCosts:
         self.largest_seen = 0
         """Tokens of the largest."""
 
-    def of(self, batch: int, num_tokens: int) -> float:
+    def of(self, batch: int, num_tokens: float) -> float:
         """The cost of a step of `batch` requests and so many tokens, in units that all steps share.
         Both are 1 or more."""
         return max(_LEAST_COST, self._of_rows(num_tokens) + self._of_requests(batch))
 
-    def seconds(self, batch: int, num_tokens: int) -> float:
+    def seconds(self, batch: int, num_tokens: float) -> float:
         """The same in seconds; 0 before the first step."""
         return self._level * self.of(batch, num_tokens)
 
@@ -194,7 +194,7 @@ class StepCosts:
         if at not in self._rows.points:
             self._rows.add(at, step, self._curve[at], self._curve[at])
 
-    def _of_rows(self, num_tokens: int) -> float:
+    def _of_rows(self, num_tokens: float) -> float:
         at = bisect_right(_POINTS, num_tokens) - 1
         if at + 1 == len(_POINTS):
             return self._curve[at] * num_tokens / _POINTS[at]

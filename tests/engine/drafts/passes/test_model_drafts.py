@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 import pytest
 
 from headrace.engine.drafts.gain_account import GainAccount
-from headrace.engine.drafts.passes.model import Pass
+from headrace.engine.drafts.passes.model import Pass, RatedDraft
 from headrace.engine.drafts.passes.model_drafts import DraftRoom, ModelDrafts
 from headrace.engine.drafts.passes.pass_costs import PassCosts
 from headrace.engine.drafts.step_costs import StepCosts
@@ -36,6 +36,9 @@ class Machine:
     def step_s(self, num_tokens: int) -> float:
         return (self._target_s + self._row_s * num_tokens) * self.rng.lognormvariate(0, 0.03)
 
+    def rated(self, request: Request) -> Sequence[RatedDraft]:
+        return ()
+
     def plain_s(self, batch: int) -> float:
         return self._target_s + self._row_s * batch
 
@@ -61,6 +64,7 @@ class Machine:
         most_read: int | None = None,
         *,
         latest: bool = False,
+        judge: object = None,
     ) -> dict[Request, list[int]]:
         self.passes, found = [], {}
         left = 128 if most_read is None else most_read
@@ -98,6 +102,7 @@ class BlockMachine(Machine):
         most_read: int | None = None,
         *,
         latest: bool = False,
+        judge: object = None,
     ) -> dict[Request, list[int]]:
         found = super().guess(wanted, most_read, latest=latest)
         self.passes = self.passes[:1]
@@ -294,7 +299,7 @@ def test_a_draft_is_watched_before_it_is_tried_and_not_for_long() -> None:
     row, tries = request_of("r"), 0
     machine.read[row] = 8
     for _ in range(100):  # none has come so far
-        drafts._chances.begin(row, [1], 0.0)
+        drafts._chances.begin(row, [1], wanted=1)
         drafts.note(row, len(row.token_ids), [WRONG])
     for _ in range(6000):
         drafts.begin_step()

@@ -21,6 +21,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
+from math import exp
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -28,7 +29,7 @@ import numpy as np
 
 from headrace.engine.drafts.passes.draft_cache import DraftCache, Twin
 from headrace.engine.drafts.passes.features import Features
-from headrace.engine.drafts.passes.model import Pass
+from headrace.engine.drafts.passes.model import Judge, Pass, RatedDraft
 from headrace.engine.drafts.passes.model_drafts import FEW_TOKENS
 from headrace.engine.grammars.constraint import Look
 from headrace.engine.kv.block_tables import BlockTables
@@ -128,7 +129,8 @@ class DraftChain(ABC, Generic[Maker]):
         self._max_len = plan.max_model_len
         self._arrays = allocate(ops, plan.spec)
         self._tables = BlockTables(plan.layout.groups)
-        self._sampler = Sampler(ops, min(num_tokens, maker.vocab_size))
+        self._num_tokens = min(num_tokens, maker.vocab_size)
+        self._sampler = Sampler(ops, self._num_tokens)
         self._vocab_size = maker.vocab_size
         self._mask_words = (maker.vocab_size + 31) // 32
         of_target = maker.vocab_size if vocab_size is None else vocab_size
@@ -143,6 +145,8 @@ class DraftChain(ABC, Generic[Maker]):
         )
         self.cache = self._make_cache(kv)
         self._left_out: set[Request] = set()
+        self._judge: Judge | None = None
+        self._rated: dict[Request, list[RatedDraft]] = {}
         self._clock = clock
         self.num_left_out = 0
         """Requests that it gave nothing usable for, since start."""
@@ -157,12 +161,15 @@ class DraftChain(ABC, Generic[Maker]):
         most_read: int | None = None,
         *,
         latest: bool = False,
+        judge: Judge | None = None,
     ) -> dict[Request, list[int]]:
         """Drafts of each request, at most so many, where there are any: none of one that it has to
         read more of first, or has no room for. most_read: instead of CATCH_UP_TOKENS, which it is
         no more than. latest: of a request that lacks more than that its last tokens are read alone,
-        as of a text that begins there."""
+        as of a text that begins there. judge: as of PassModel."""
         self.passes = []
+        self._rated.clear()
+        self._judge = None if self.block_drafts else judge
         rows = self._rows(wanted, CATCH_UP_TOKENS if most_read is None else most_read, latest)
         if not rows:
             return {}
@@ -174,6 +181,10 @@ class DraftChain(ABC, Generic[Maker]):
             going = [row for row in going if row.count]
         self._end(rows)
         return {row.request: drafts for row in rows if (drafts := row.twin.drafts)}
+
+    def rated(self, request: Request) -> Sequence[RatedDraft]:
+        """As of PassModel."""
+        return self._rated.get(request, ())
 
     def watch(self, requests: Collection[Request] | None) -> None:
         """Have ready what drafts of these requests are made of, of all for None, from the next step
@@ -324,6 +335,17 @@ class DraftChain(ABC, Generic[Maker]):
             if draft is not None and not twin.request.ends_at(draft):
                 twin.request.token_ids.append(draft)
                 row.count = int(len(twin.drafts) < row.most)
+                if self._judge is not None and drawn is not None:
+                    self._heed(row, self._judge)
+
+    def _heed(self, row: DraftRow, judge: Judge) -> None:
+        """Go on behind a row's last draft, end there or before it."""
+        place = len(row.twin.drafts) - 1
+        verdict = judge(row.request, place, self._rated[row.request][place].probability)
+        if verdict != "on":
+            row.count = 0
+        if verdict == "drop":
+            row.twin.request.token_ids.pop()
 
     def _computed(self, rows: Sequence[DraftRow]) -> Sequence[SampledToken | None]:
         """What is drawn behind each row, None where nothing is; where the pass raises, each row is
@@ -346,8 +368,19 @@ class DraftChain(ABC, Generic[Maker]):
             draw = next(drawn)
             if not _is_closed(place.look) and not self._is_masked(logits, at, place, draw):
                 found[index] = draw
+        if self._judge is not None:
+            self._rate(logits, [rows[index] for index in drawing], [found[at] for at in drawing])
         self._drawn(rows)
         return found
+
+    def _rate(
+        self, logits: Array, rows: Sequence[DraftRow], draws: Sequence[SampledToken | None]
+    ) -> None:
+        """Note the probabilities of what rows of logits, one for each row, drew."""
+        ids = [0 if draw is None else draw.token_id or 0 for draw in draws]
+        top = self._ops.top_logprobs(logits, np.array(ids, np.int32), 1, self._num_tokens)
+        for row, token_id, logprob in zip(rows, ids, top.chosen.tolist(), strict=True):
+            self._rated.setdefault(row.request, []).append(RatedDraft(token_id, exp(logprob)))
 
     def _is_masked(self, logits: Array, at: int, place: DrawPosition, draw: SampledToken) -> bool:
         """Whether nothing was drawn because a grammar leaves none of the draft's own tokens, which

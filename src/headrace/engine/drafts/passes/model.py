@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import Literal, NamedTuple, Protocol
 
 from headrace.engine.request import Request
 
@@ -13,6 +13,19 @@ class Pass(NamedTuple):
 
     num_tokens: int
     seconds: float
+
+
+class RatedDraft(NamedTuple):
+    """A draft with the probability that its maker gives it."""
+
+    token_id: int
+    probability: float
+
+
+Verdict = Literal["drop", "end", "on"]
+Judge = Callable[[Request, int, float], Verdict]
+"""What is done about the draft at a place, from 0, of that probability: left out, the last one, or
+followed by another where one is wanted."""
 
 
 class PassModel(Protocol):
@@ -28,10 +41,15 @@ class PassModel(Protocol):
         most_read: int | None = None,
         *,
         latest: bool = False,
+        judge: Judge | None = None,
     ) -> dict[Request, list[int]]:
         """Drafts of each request, at most so many, where there are any. most_read: tokens of
         requests that are read for the first time, at most; latest: of what has more of them the
-        last ones alone, as of a text that begins there."""
+        last ones alone, as of a text that begins there. judge: ends drafts of a request earlier;
+        None for none that does, and where all come from one pass it is not asked."""
+
+    def rated(self, request: Request) -> Sequence[RatedDraft]:
+        """Those of the last guess that were judged, with the one that was left out."""
 
     def lag(self, request: Request) -> int:
         """Tokens that it has to read before its first draft, at most."""

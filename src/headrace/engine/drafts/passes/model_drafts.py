@@ -26,12 +26,13 @@ paid for if none of its drafts came. A draft that is not taken is tried again no
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 from headrace.engine.drafts.gain_account import MOST as MOST_ACCOUNT
 from headrace.engine.drafts.gain_account import GainAccount
 from headrace.engine.drafts.passes.draft_chances import DraftChances
-from headrace.engine.drafts.passes.model import PassModel
+from headrace.engine.drafts.passes.model import Judge, PassModel, Verdict
 from headrace.engine.drafts.passes.pass_costs import PassCosts
 from headrace.engine.drafts.passes.reading import Reading
 from headrace.engine.drafts.passes.tries import AT_ONCE, TRY_READS, Tries
@@ -234,28 +235,34 @@ class ModelDrafts:
         plain_s = costs.seconds(batch, batch)
         most_s = plain_s * (1.0 + self._account.steps)
         hopes = [self._chances.hopes(each.request, each.room, self._rich) for each in wanted]
+        lengths = [self._chances.lengths(each.request, each.room) for each in wanted]
         token_s = 1.0 / plain
-        for count in range(1, self._most + 1):
+        for count in range(1, 1 + max(map(len, hopes))):
             # A pass is shared by all that take part in it.
             num_passes = self._model.num_passes(count)
             if num_passes > 1 + self._reach:
                 break
-            share = num_passes * self._pass_s(len(wanted)) / len(wanted) / token_s
+            mean = fmean(own[min(num_passes, len(own)) - 1] for own in lengths if own)
+            num_made = 1.0 + (num_passes - 1) * mean / num_passes
+            share = num_made * self._pass_s(len(wanted)) / len(wanted) / token_s
             gains = (
                 (hope[min(count, len(hope)) - 1] - each.hope, at)
                 for at, (each, hope) in enumerate(zip(wanted, hopes, strict=True))
                 if hope
             )
             ranked = sorted((gain for gain in gains if gain[0] > share), reverse=True)
-            tokens, hope = batch + free_count, batch + free_hope
+            tokens, hope = float(batch + free_count), batch + free_hope
             for num_taking, (more, at) in enumerate(ranked, 1):
                 each = wanted[at]
-                tokens += min(count, each.room) - each.num_free
+                tokens += lengths[at][min(count, each.room) - 1] - each.num_free
                 hope += more
                 # What a size costs that is far beyond all that were seen is not known.
                 if tokens > largest:
                     break
-                seconds = costs.seconds(batch, tokens) + num_passes * self._pass_s(num_taking)
+                # Of one request the rows of drafts end early; of many there is one that goes on.
+                going = lengths[at][min(num_passes, each.room) - 1] / min(num_passes, each.room)
+                num_made = 1.0 + (num_passes - 1) * (1.0 - (1.0 - going) ** num_taking)
+                seconds = costs.seconds(batch, tokens) + num_made * self._pass_s(num_taking)
                 seconds += self._watching_s
                 if hope / seconds > best and seconds <= most_s:
                     best = hope / seconds
@@ -326,7 +333,8 @@ class ModelDrafts:
         latest: bool = False,
     ) -> dict[Request, list[int]]:
         reads = sum(lag > FEW_TOKENS for request, _ in chosen if (lag := self._model.lag(request)))
-        found = self._model.guess(chosen, most_read, latest=latest)
+        judge = self._judge(chosen) if self._adaptive else None
+        found = self._model.guess(chosen, most_read, latest=latest, judge=judge)
         passes = self._model.passes
         for each in passes:
             self._passes.note(each.num_tokens, each.seconds)
@@ -335,11 +343,15 @@ class ModelDrafts:
             # As if those that are read had been at hand.
             usual_s = self._pass_s(len(chosen)) if found else 0.0
             self.reading_s = max(0.0, passes[0].seconds - usual_s)
-        for request, drafts in found.items():
+        for request, count in chosen:
+            drafts = found.get(request, [])
+            rated = self._model.rated(request)
+            if not drafts and not rated:
+                continue
             expected = 0.0
             if not self.is_try:
-                expected = self._chances.hopes(request, len(drafts), self._rich)[-1]
-            self._chances.begin(request, drafts, expected)
+                expected = self._chances.hopes(request, count, self._rich)[-1]
+            self._chances.begin(request, drafts, wanted=count, expected=expected, rated=rated)
         return found
 
     @property
@@ -350,6 +362,29 @@ class ModelDrafts:
     def _tokens_of_try(self, step_s: float) -> int:
         """Tokens of a request that are read for a try, at most."""
         return min(TRY_READS, self._tokens_within(step_s))
+
+    def _judge(self, chosen: Sequence[tuple[Request, int]]) -> Judge:
+        """What becomes of drafts as they are made: one is left out where its place in the step is
+        expected to cost more than it gives, and it is the last where that holds of the next one and
+        its pass."""
+        batch, num_chosen = max(1, self._resting_batch), len(chosen)
+        plain_s = self._costs.seconds(batch, batch)
+        if not plain_s or not self._passes.num_seen:
+            return lambda request, place, probability: "on"
+        rows = sum(count for _, count in chosen)
+        row_s = (self._costs.seconds(batch, batch + rows) - plain_s) / max(1, rows)
+        row = row_s * batch / plain_s
+        further = row + self._pass_s(num_chosen) / num_chosen * batch / plain_s
+        reached: dict[Request, float] = {}
+
+        def judged(request: Request, place: int, probability: float) -> Verdict:
+            chance = reached.get(request, 1.0) * self._chances.of(request, probability)
+            reached[request] = chance
+            if chance < row:
+                return "drop"
+            return "on" if chance * self._chances.at(request, place + 1) > further else "end"
+
+        return judged
 
     def _pass_s(self, num_requests: int) -> float:
         return self._passes.seconds_or(
