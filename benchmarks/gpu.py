@@ -26,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,6 +54,8 @@ class Sizes(NamedTuple):
 
     shapes: tuple[str, ...]
     codecs: tuple[str, ...]
+    mixtures: tuple[str, ...]
+    """Shapes of models with experts, in the kinds in which they are usually had."""
     batches: tuple[int, ...]
     depths: tuple[int, ...]
     prompt: int
@@ -67,10 +70,10 @@ class Sizes(NamedTuple):
 SIZES = {
     "full": Sizes(
         ("llama-3.1-8b",), ("BF16", "Q8_0", "Q4_K_M", "Q4_0", "MXFP4"),
-        (1, 8, 32, 128, 256), (0, 1024, 8192),
+        ("qwen3-30b-a3b", "gpt-oss-20b", "deepseek-v2-lite"), (1, 8, 32, 128, 256), (0, 1024, 8192),
         2048, 64, 4 << 30, 8192, 128,
     ),
-    "small": Sizes(("small",), ("Q8_0",), (1, 2), (32,), 32, 2, 8 << 20, 128, 8),
+    "small": Sizes(("small",), ("Q8_0",), ("small",), (1, 2), (32,), 32, 2, 8 << 20, 128, 8),
 }  # fmt: skip
 """small: what a test runs on a processor."""
 
@@ -122,16 +125,30 @@ def greedy(device: torch.device, sizes: Sizes) -> list[dict[str, Any]]:
     return found
 
 
+def models(sizes: Sizes) -> dict[str, list[str]]:
+    """What writes the file of each model, by the model's name."""
+    found = {
+        f"{shape}-{codec}": ["shaped_model.py", "--shape", shape, "--codec", codec]
+        for shape in sizes.shapes
+        for codec in sizes.codecs
+    }
+    mixed = {f"{name}-experts": ["shaped_experts.py", "--shape", name] for name in sizes.mixtures}
+    return {**found, **mixed}
+
+
 def table(
-    device: torch.device, shape: str, codec: str, sizes: Sizes, limits: dict[str, float] | None
+    device: torch.device,
+    maker: Sequence[str],
+    sizes: Sizes,
+    limits: dict[str, float] | None,
 ) -> dict[str, Any]:
-    """Load of a model of this shape from a file, then prefill and decode."""
+    """Load of a model from a file that `maker` writes, then prefill and decode."""
     cases = [Case(sizes.prompt, 0, 1, 0)]
     cases += [Case(0, sizes.new, batch, d) for d in sizes.depths for batch in sizes.batches]
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{shape}-{codec}.gguf"
-        script = ROOT / "benchmarks" / "shaped_model.py"
-        make = [sys.executable, str(script), str(path), "--shape", shape, "--codec", codec]
+        path = Path(folder) / "model.gguf"
+        script, *arguments = maker
+        make = [sys.executable, str(ROOT / "benchmarks" / script), str(path), *arguments]
         subprocess.run(make, check=True, capture_output=True)
         config = EngineConfig(
             model=str(path), backend="torch", device=str(device), max_step_ms=0,
@@ -182,7 +199,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--size", choices=SIZES, default="full")
-    parser.add_argument("--only", help="of tables: one SHAPE-CODEC")
+    parser.add_argument("--only", help="of tables: one SHAPE-CODEC or SHAPE-experts")
     given = parser.parse_args()
     device, sizes = torch.device(given.device), SIZES[given.size]
     found: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
@@ -199,11 +216,9 @@ def main() -> None:
             found["checks"] = checks(device)
         else:
             tables = found.setdefault("tables", {})
-            for shape in sizes.shapes:
-                for codec in sizes.codecs:
-                    name = f"{shape}-{codec}"
-                    if given.only in (None, name):
-                        tables[name] = table(device, shape, codec, sizes, found.get("roof"))
+            for name, maker in models(sizes).items():
+                if given.only in (None, name):
+                    tables[name] = table(device, maker, sizes, found.get("roof"))
         given.out.write_text(json.dumps(found, indent=1) + "\n")
 
 

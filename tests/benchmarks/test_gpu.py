@@ -32,7 +32,8 @@ def test_all_parts_but_the_tests_themselves_run_on_a_processor(tmp_path: Path) -
     for kind in found["kernels"].values():
         assert all(one["as_alone"] and one["bytes_per_s"] > 0 for one in kind)
     assert [one["tokens"] for one in found["greedy"]] == [8] * 4
-    tests = found["tables"]["small-Q8_0"]["tests"]
-    names = [(one["test"], one["batch"]) for one in tests]
-    assert names == [("pp32", 1), ("tg2 @ d32", 1), ("tg2 @ d32", 2)]
-    assert all(one["share_of_read"] > 0 for one in tests)
+    for model in ("small-Q8_0", "small-experts"):
+        tests = found["tables"][model]["tests"]
+        names = [(one["test"], one["batch"]) for one in tests]
+        assert names == [("pp32", 1), ("tg2 @ d32", 1), ("tg2 @ d32", 2)]
+        assert all(one["share_of_read"] > 0 for one in tests)

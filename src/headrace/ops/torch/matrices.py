@@ -1,8 +1,8 @@
 """Matrices on the device: the bytes of a file, decoded when they are multiplied by.
 
 A matrix takes on the device what it takes in the file: rows are copied as they are stored, in the
-order that the checkpoint asks for. F32 and BF16 (on a device that multiplies it) are read in place;
-other kinds are decoded a slice of rows at a time.
+order that the checkpoint asks for. F32 and BF16 (on a device that multiplies it) are read in place,
+and so are kinds that kernels read; others are decoded a slice of rows at a time.
 """
 
 from __future__ import annotations
