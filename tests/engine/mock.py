@@ -93,6 +93,9 @@ class MockOps:
     def fault_of(self, error: Exception) -> str | None:
         return "memory" if isinstance(error, MemoryError) else None
 
+    def record(self, compute: object, batch: object) -> None:
+        """It records nothing."""
+
     def release_memory(self) -> None:
         """It keeps none."""
 

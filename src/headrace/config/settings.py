@@ -220,6 +220,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             "is shared by --kv-cache-memory-bytes."
         ),
     ] = 0.9
+    enforce_eager: Annotated[
+        bool,
+        Meta(
+            description="Start each operation of a decode step by itself on a CUDA device, and "
+            "record no CUDA graphs at the start. No effect on a CPU."
+        ),
+    ] = False
     cpu_level: Annotated[
         Literal["auto", "amx", "avx512_bf16", "avx512", "avx2", "neon_dotprod", "neon", "portable"],
         Meta(

@@ -40,6 +40,7 @@ from headrace.engine.messages import (
 )
 from headrace.engine.model import Model
 from headrace.engine.params import SamplingParams
+from headrace.engine.recorded_steps import RecordedSteps
 from headrace.engine.request import GroupTable, Request, State
 from headrace.engine.runner import RowResult
 from headrace.engine.sampling.sampler import SampledToken, Sampler
@@ -133,14 +134,20 @@ class EngineCore:
         )
         self._memory = StepMemory(config.max_num_batched_tokens)
         self._sleep = sleep
+        kv = allocate(ops, plan.spec)
+        self._recorded = RecordedSteps(
+            model, ops, kv, num_tables=plan.layout.num_tables, max_model_len=plan.max_model_len
+        )
+        self._records = 0 if config.enforce_eager else config.max_num_seqs
         self._runner = IsolatingRunner(
             self._memory,
             model,
             plan.layout.groups,
-            allocate(ops, plan.spec),
+            kv,
             Sampler(ops, min(num_tokens, model.vocab_size)),
             ops,
             None if draft is None else draft.features,
+            self._recorded,
         )
         at_most = plan.max_model_len == model.max_positions
         self.limits = Limits(
@@ -409,7 +416,8 @@ class EngineCore:
         )
 
     def warm_up(self) -> None:
-        """Compute one token before the first request does: weights are read, kernels are ready.
+        """Compute one token before the first request does: weights are read, kernels are ready, and
+        decode steps are recorded where the backend does that.
 
         Raises HeadraceError where the model gives no usable logits. Only while there is no work.
         """
@@ -425,6 +433,8 @@ class EngineCore:
         if tokens[0].error is not None:
             raise HeadraceError(f"the model does not work: {tokens[0].error}")
         self._populate_ahead()
+        if self._records:
+            self._recorded.record(self._records)
         if self._draft is not None:
             self._draft.warm_up(probe)
 

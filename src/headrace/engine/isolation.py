@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from headrace.engine.drafts.passes.features import Features
 from headrace.engine.kv.copies import Copy
 from headrace.engine.model import Model
+from headrace.engine.recorded_steps import RecordedSteps
 from headrace.engine.runner import PUT_OFF, RowResult, Runner
 from headrace.engine.sampling.sampler import SampledToken, Sampler
 from headrace.engine.scheduling.plan import Row
@@ -38,9 +39,10 @@ class IsolatingRunner(Runner):
         sampler: Sampler,
         ops: Ops,
         features: Features | None = None,
+        recorded: RecordedSteps | None = None,
     ) -> None:
         """memory: of how many tokens are computed together."""
-        super().__init__(model, groups, kv, sampler, ops, features)
+        super().__init__(model, groups, kv, sampler, ops, features, recorded)
         self.failed_steps = 0
         """Steps that raised as a whole, but for those that found too little memory."""
         self._memory = memory

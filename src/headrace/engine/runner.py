@@ -20,6 +20,7 @@ from headrace.engine.kv.block_tables import BlockTables
 from headrace.engine.kv.copies import Copy, apart
 from headrace.engine.messages import TokenLogprob
 from headrace.engine.model import Model
+from headrace.engine.recorded_steps import RecordedSteps
 from headrace.engine.sampling.sampler import NOTHING_DRAWN, DrawPosition, SampledToken, Sampler
 from headrace.engine.scheduling.plan import Row, RowTokens
 from headrace.models.layer_cache import CacheGroup
@@ -68,8 +69,11 @@ class Runner:
         sampler: Sampler,
         ops: Ops,
         features: Features | None = None,
+        recorded: RecordedSteps | None = None,
     ) -> None:
-        """features: kept for a draft head, where there is one."""
+        """features: kept for a draft head, where there is one. recorded: steps that the backend
+        repeats; None where all are computed anew."""
+        self._recorded = recorded
         self._features = features
         self._model = model
         self._kv = kv
@@ -106,7 +110,8 @@ class Runner:
         batch = self._batch(rows)
         kept = self._features
         if kept is None or not kept.wants_any(rows):
-            return self._model.forward(batch, self._kv)
+            logits = None if self._recorded is None else self._recorded.forward(batch)
+            return self._model.forward(batch, self._kv) if logits is None else logits
         logits, features = self._model.forward_with_features(batch, self._kv, kept.layers)
         kept.note(rows, batch.query_start, features)
         return logits

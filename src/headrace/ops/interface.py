@@ -14,9 +14,9 @@ number of threads or on how a prompt was cut into chunks. docs/kernels.md define
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -121,6 +121,14 @@ class DeviceMemory(NamedTuple):
 Fault = Literal["memory", "lost"]
 """memory: there was too little of it for an operation, which may succeed with fewer rows or later.
 lost: the device computes nothing any more in this process."""
+
+
+class Recorded(Protocol):
+    """A step of fixed shapes that a backend can repeat with one call."""
+
+    def repeat(self, batch: RaggedBatch) -> Array:
+        """What was computed, of another batch of the same shapes. The array is the backend's and
+        right until the next repetition; ValueError where shapes differ."""
 
 
 class Ops(ABC):
@@ -230,6 +238,14 @@ class Ops(ABC):
         """
         fields = (batch.token_ids, batch.positions, batch.query_start, batch.block_tables)
         return BoundBatch(*fields, batch.logit_rows, kv, self._bound(batch, kv))
+
+    def record(
+        self, compute: Callable[[RaggedBatch], Array], batch: RaggedBatch
+    ) -> Recorded | None:
+        """What `compute` does with this batch, to be repeated with others of the same shapes; None
+        where the backend records nothing, or not this. It is computed on the way, twice."""
+        del compute, batch
+        return None
 
     def _bound(self, batch: RaggedBatch, kv: KVCacheArrays) -> Any:
         """What the backend keeps of a batch for the layers of a step."""

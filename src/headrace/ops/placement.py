@@ -9,12 +9,13 @@ their choices go to the processor, the weighted sums come back, where the residu
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from headrace.ops.experts import ExpertCacheStats, ExpertMLP, ExpertWeight, Routes
 from headrace.ops.interface import Array, Fault, Ops
+from headrace.ops.kv import RaggedBatch
 from headrace.weights.tensors.tensor import Tensor
 
 ALL_LAYERS = 1 << 16
@@ -59,6 +60,9 @@ class PlacedOps:
     def expert_cache_stats(self) -> ExpertCacheStats | None:
         """Of the backend that has the placed experts."""
         return self._experts.expert_cache_stats()
+
+    def record(self, compute: Callable[[RaggedBatch], Array], batch: RaggedBatch) -> None:
+        """Nothing is recorded: the host computes in the middle of a step."""
 
     def fault_of(self, error: Exception) -> Fault | None:
         """Of either backend."""

@@ -103,7 +103,6 @@ ENGINE_ARGS = table(
     differs("stream_interval", "every token is sent when it is there", 1),
     differs("scheduler_cls", _NO_CODE),
     # What computes
-    without_effect("enforce_eager", _GRAPHS),
     without_effect("max_seq_len_to_capture", _GRAPHS),
     without_effect("cudagraph_capture_sizes", _GRAPHS),
     without_effect("max_cudagraph_capture_size", _GRAPHS),

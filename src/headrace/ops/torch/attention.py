@@ -18,7 +18,6 @@ from headrace.ops.kv import NEAR_SPAN, AttentionShape, LayerPlace
 from headrace.ops.torch import kv_codecs
 from headrace.ops.torch.batch import DeviceBatch, DeviceTiles, Spans
 from headrace.ops.torch.kv_pool import KVPool, StoredKV
-from headrace.ops.torch.matrices import on_device
 from headrace.ops.torch.rounding import round_bf16
 from headrace.ops.torch.sums_and_products import tree_sum
 
@@ -120,9 +119,7 @@ def attend(
         for number in range(spans.most()):
             run.add(spans.first + number)
         attended = run.result()
-    out = qkv.new_empty((len(qkv), shape.output_width))
-    out[tiles.tokens[tiles.filled]] = attended[tiles.filled]
-    return out
+    return attended.flatten(0, 1)[tiles.of_tokens]
 
 
 class _Run:
@@ -293,15 +290,19 @@ class _Run:
 
 
 def _spans(shape: AttentionShape, tiles: DeviceTiles) -> Spans:
-    first = tiles.host_positions[:, 0]
-    opening = np.zeros_like(first)
+    """On the device from the positions there, so that a recorded step has those of its own; in
+    NumPy for their number."""
+    first, last = tiles.positions[:, 0], tiles.positions[:, -1] // SPAN
+    opening = torch.zeros_like(first)
+    host_first, host_last = tiles.host_positions[:, 0], tiles.host_positions[:, -1] // SPAN
+    host_opening = np.zeros_like(host_first)
     if shape.window:
-        opening = np.maximum(opening, first + 1 - shape.window)
+        opening = torch.maximum(opening, first + 1 - shape.window)
+        host_opening = np.maximum(host_opening, host_first + 1 - shape.window)
     if shape.chunk:
-        opening = np.maximum(opening, first - first % shape.chunk)
-    opening, last = opening // SPAN, tiles.host_positions[:, -1] // SPAN
-    device = tiles.tokens.device
-    return Spans(on_device(opening, device), on_device(last, device), np.stack([opening, last]))
+        opening = torch.maximum(opening, first - first % shape.chunk)
+        host_opening = np.maximum(host_opening, host_first - host_first % shape.chunk)
+    return Spans(opening // SPAN, last, np.stack([host_opening // SPAN, host_last]))
 
 
 def _products(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

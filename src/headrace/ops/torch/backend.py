@@ -7,7 +7,8 @@ copied there. What is computed is what docs/kernels.md defines, with rounding of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -48,11 +49,20 @@ from headrace.ops.torch.checks import (
 from headrace.ops.torch.device import fault_of
 from headrace.ops.torch.kv_pool import KVPool, new_pool
 from headrace.ops.torch.matrices import Matrix, on_device
+from headrace.ops.torch.recording import (
+    CudaTape,
+    HostTape,
+    NotRecordableError,
+    RecordedStep,
+    Tape,
+)
 from headrace.ops.torch.transfer import rows_on_host, staged
 from headrace.ops.torch.weights import Linear, TorchWeights
 
 F32: TypeAlias = torch.Tensor
 Ids = npt.NDArray[np.int32]
+
+logger = logging.getLogger(__name__)
 
 
 class TorchOps(TorchWeights):
@@ -63,6 +73,11 @@ class TorchOps(TorchWeights):
     """
 
     _step: DeviceBatch | None = None
+    _recorded: DeviceBatch | None = None
+    """While a step is recorded: its batch."""
+    records = False
+    """Whether steps may be recorded on a processor too, which tests do and saves no time there."""
+    _graph_pool: Any = None
 
     def host(self, x: torch.Tensor) -> npt.NDArray[Any]:
         values: npt.NDArray[Any] = x.cpu().numpy()
@@ -85,8 +100,33 @@ class TorchOps(TorchWeights):
         return KVCacheArrays(spec, new_pool(spec, self.device))
 
     def _bound(self, batch: RaggedBatch, kv: KVCacheArrays) -> DeviceBatch:
-        self._step = DeviceBatch.of(batch, self.device)
-        return self._step
+        prepared = self._recorded
+        if prepared is None or batch.positions is not prepared.host.positions:
+            prepared = DeviceBatch.of(batch, self.device)
+        self._step = prepared
+        return prepared
+
+    def record(
+        self, compute: Callable[[RaggedBatch], F32], batch: RaggedBatch
+    ) -> RecordedStep | None:
+        on_cuda = self.device.type == "cuda"
+        if not (on_cuda or self.records):
+            return None
+        prepared = self._recorded = DeviceBatch.of(batch, self.device)
+        try:
+            compute(batch)  # kernels are compiled, and the layout of the batch is made
+            prepared.begin_again()
+            if on_cuda and self._graph_pool is None:
+                self._graph_pool = torch.cuda.graph_pool_handle()
+            tape: Tape = CudaTape(self._graph_pool) if on_cuda else HostTape()
+            return RecordedStep(prepared, tape, tape.record(lambda: compute(batch)))
+        except RuntimeError as error:  # NotRecordableError, or what CUDA says of it
+            if self.fault_of(error) is not None:
+                raise
+            logger.warning("steps are not recorded: %s", next(iter(str(error).splitlines()), ""))
+            return None
+        finally:
+            self._recorded = None
 
     def _device_batch(self, batch: RaggedBatch, kv: KVCacheArrays) -> DeviceBatch:
         if isinstance(batch, BoundBatch) and batch.kv is kv:
@@ -97,9 +137,20 @@ class TorchOps(TorchWeights):
     def _ids(self, ids: npt.NDArray[Any]) -> torch.Tensor:
         """int64, to index with."""
         step = self._step
-        if step is not None and ids is step.host.positions:
-            return step.positions
+        if step is not None:
+            if ids is step.host.positions:
+                return step.positions
+            if ids is step.host.token_ids:
+                return step.token_ids
+            if ids is step.host.logit_rows:
+                return step.logit_rows
+        self._check_not_recorded("ids that are not of the batch")
         return on_device(ids, self.device).long()
+
+    def _check_not_recorded(self, what: str) -> None:
+        """Raise NotRecordableError while a step is recorded, in which `what` would not change."""
+        if self._recorded is not None:
+            raise NotRecordableError(f"a step takes {what} of the host")
 
     def embedding(
         self,
@@ -288,6 +339,8 @@ class TorchOps(TorchWeights):
         place = check_layer(qkv, shape, kv.spec, layer, batch)
         check_vector("sinks", sinks, shape.num_heads)
         check_vector("slopes", slopes, shape.num_heads)
+        if masks is not None:
+            self._check_not_recorded("masks")
         terms, bound = Terms(sinks, slopes, masks), self._device_batch(batch, kv)
         _check_once(bound, shape, kv.spec, place, masks)
         return attention.attend(qkv, shape, kv.arrays, place, bound, terms, kernels=self.kernels)
@@ -316,6 +369,7 @@ class TorchOps(TorchWeights):
                 f"{columns} columns and factors of shape {factors.shape} are not those of "
                 f"{len(x)} rows of {x.shape[1]}"
             )
+        self._check_not_recorded("factors")
         x[:, :columns] *= on_device(factors, self.device)[:, None]
 
     def gate_heads(self, x: F32, gates: F32) -> None:

@@ -12,6 +12,7 @@ import torch
 
 from headrace.ops.kv import RaggedBatch
 from headrace.ops.torch.matrices import on_device
+from headrace.ops.torch.transfer import staged
 
 Tables = tuple[torch.Tensor, ...]
 T = TypeVar("T")
@@ -19,24 +20,49 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class DeviceBatch:
-    """The arrays of a batch, and which request each token is of."""
+    """The arrays of a batch, and which request each token is of: views of one buffer, which one
+    copy fills.
+    """
 
     host: RaggedBatch
+    buffer: torch.Tensor
+    """int64[...], all of the following one behind the other."""
+    token_ids: torch.Tensor
+    """int64[N]"""
     positions: torch.Tensor
     """int64[N]"""
     requests: torch.Tensor
     """int64[N], the request of each token."""
+    logit_rows: torch.Tensor
+    """int64[L]"""
     tables: Tables
     """int64[R, B] each."""
+    _laid_out: dict[Hashable, Any] = field(default_factory=dict)
     _made: dict[Hashable, Any] = field(default_factory=dict)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What `make` gives: made for the first layer of the step that asks for this key. Layers
         that share the key's facts share the result."""
-        if key not in self._made:
-            self._made[key] = make()
-        made: T = self._made[key]
-        return made
+        return _once(self._made, key, make)
+
+    def once_laid_out(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The same of what follows from `query_start` alone, and so holds when it is refilled."""
+        return _once(self._laid_out, key, make)
+
+    def begin_again(self) -> None:
+        """Forget what followed from its values."""
+        self._made.clear()
+
+    def refill(self, batch: RaggedBatch) -> None:
+        """Take the values of another batch. Raises ValueError where its shapes differ."""
+        packed = _packed(batch)
+        same = np.array_equal(batch.query_start, self.host.query_start)
+        if not same or len(packed) != len(self.buffer):
+            raise ValueError(
+                f"a batch of {batch.num_tokens} tokens, {len(packed)} numbers in all, does not "
+                f"fill the place of one of {self.host.num_tokens}, {len(self.buffer)} in all"
+            )
+        self.buffer.copy_(staged(packed, self.device), non_blocking=True)
 
     def tiles(self, rows: int) -> DeviceTiles:
         """Its tokens in tiles of `rows`."""
@@ -79,10 +105,29 @@ class DeviceBatch:
             )
         if start[0] != 0 or start[-1] != count or (np.diff(start) < 0).any():
             raise ValueError(f"query_start {start.tolist()} does not rise from 0 to {count}")
-        requests = np.repeat(np.arange(len(start) - 1), np.diff(start))
-        tables = tuple(on_device(table, device).long() for table in batch.block_tables)
-        positions = on_device(batch.positions, device).long()
-        return cls(batch, positions, on_device(requests, device), tables)
+        buffer = staged(_packed(batch), device)
+        sizes = [count, count, count, len(batch.logit_rows)]
+        sizes += [table.size for table in batch.block_tables]
+        token_ids, positions, requests, logit_rows, *flat = buffer.split(sizes)
+        tables = tuple(
+            part.view(table.shape) for part, table in zip(flat, batch.block_tables, strict=True)
+        )
+        return cls(batch, buffer, token_ids, positions, requests, logit_rows, tables)
+
+
+def _packed(batch: RaggedBatch) -> npt.NDArray[np.int64]:
+    start = batch.query_start
+    requests = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    tables = (table.reshape(-1) for table in batch.block_tables)
+    parts = (batch.token_ids, batch.positions, requests, batch.logit_rows, *tables)
+    return np.concatenate(parts, dtype=np.int64)
+
+
+def _once(made: dict[Hashable, Any], key: Hashable, make: Callable[[], T]) -> T:
+    if key not in made:
+        made[key] = make()
+    found: T = made[key]
+    return found
 
 
 @dataclass(frozen=True)
@@ -117,8 +162,8 @@ class DeviceTiles(NamedTuple):
     host: Tiles
     tokens: torch.Tensor
     """int64[T, rows]"""
-    filled: torch.Tensor
-    """bool[T, rows]"""
+    of_tokens: torch.Tensor
+    """int64[N], where each token is among the T * rows places."""
     requests: torch.Tensor
     """int64[T]"""
     positions: torch.Tensor
@@ -129,13 +174,22 @@ class DeviceTiles(NamedTuple):
     @classmethod
     def of(cls, batch: DeviceBatch, rows: int) -> DeviceTiles:
         """The tokens of a batch."""
-        tiles, device = Tiles.of(batch.host.query_start, rows), batch.device
-        tokens = on_device(tiles.tokens, device)
+        device = batch.device
+
+        def laid_out() -> tuple[Tiles, torch.Tensor, torch.Tensor, torch.Tensor]:
+            tiles = Tiles.of(batch.host.query_start, rows)
+            # Tiles hold all tokens in order, so the places that are filled are theirs in order.
+            of_tokens = np.flatnonzero(tiles.filled)
+            arrays = (tiles.tokens, of_tokens, tiles.requests)
+            tokens, places, requests = (on_device(array, device) for array in arrays)
+            return tiles, tokens, places, requests
+
+        tiles, tokens, of_tokens, requests = batch.once_laid_out(("tiles", rows), laid_out)
         return cls(
             tiles,
             tokens,
-            on_device(tiles.filled, device),
-            on_device(tiles.requests, device),
+            of_tokens,
+            requests,
             batch.positions[tokens],
             batch.host.positions[tiles.tokens].astype(np.int64),
         )

@@ -260,7 +260,7 @@ def _measured(
 
 
 class _Limits(NamedTuple):
-    """What `headrace bench machine` found of one place, as the formulas take it."""
+    """Limits of one place by `headrace bench machine`, as the formulas take them."""
 
     bytes_per_s: float
     peaks: dict[str, float]
