@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import IO
+from typing import IO, NamedTuple
 
 from headrace.errors import HeadraceError
 
@@ -29,6 +29,23 @@ def free_port() -> int:
     return port
 
 
+class Running(NamedTuple):
+    """A server that was started here. ready_s: seconds until it was ready."""
+
+    ready_s: float
+    group: int
+    """Of its processes."""
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """None of its threads runs while the block does, not even one that waits and spins."""
+        os.killpg(self.group, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(self.group, signal.SIGCONT)
+
+
 @contextmanager
 def started(
     command: Sequence[str],
@@ -36,8 +53,8 @@ def started(
     is_ready: Callable[[], bool],
     timeout_s: float,
     environ: Mapping[str, str],
-) -> Iterator[float]:
-    """Run `command` while the block runs; gives the seconds until it was ready.
+) -> Iterator[Running]:
+    """Run `command` while the block runs.
 
     It has a process group of its own, which is ended with it: a shell or a launcher leaves nothing
     behind. Raises HeadraceError with the end of its output where it cannot be started, ends, or is
@@ -71,7 +88,7 @@ def started(
                         f"--start-timeout. Its output ends: {_end_of(log)}"
                     )
                 time.sleep(_POLL_S)
-            yield time.monotonic() - began_s
+            yield Running(time.monotonic() - began_s, process.pid)
         finally:
             _end(process)
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from headrace.bench.against.cases import AgainstCase
 from headrace.bench.against.loads import Loads, with_model
@@ -18,7 +18,7 @@ from headrace.bench.against.peer import (
     is_ready,
     server_facts,
 )
-from headrace.bench.against.process import free_port, started
+from headrace.bench.against.process import Running, free_port, started
 from headrace.bench.against.turns import Comparison, Run, in_turns
 from headrace.bench.client.endpoints import Endpoint, split_url
 from headrace.bench.load.failures import failure_report
@@ -26,6 +26,9 @@ from headrace.bench.load.tokenization import load_tokenization
 from headrace.bench.machine import Probe, measure_machine
 from headrace.errors import ConfigError, shown
 from headrace.telemetry.machine import DRAM_FOOTPRINT_BYTES, Limits
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 PORT = "{port}"
 """In a command, where the port belongs."""
@@ -94,7 +97,7 @@ def compared(
 
     Raises HeadraceError (its kinds) for a server that does not start or does not answer.
     """
-    ready_s: dict[str, float] = {}
+    started_here: dict[str, Running] = {}
     tokenization = load_tokenization(options.tokenizer)
     with ExitStack() as running:
 
@@ -102,7 +105,7 @@ def compared(
             url = server
             if not isinstance(url, str):
                 around.progress(f"starting {name}")
-                url, ready_s[name] = running.enter_context(_started(server, options, around))
+                url, started_here[name] = running.enter_context(_started(server, options, around))
             return asyncio.run(with_model(_endpoint(url, options.api_key), model))
 
         peer = endpoint_of("peer", options.peer, options.peer_model)
@@ -115,12 +118,14 @@ def compared(
         for name, run in (("peer", peer_run), ("headrace", own_run)):
             around.progress(f"warming up: {name}")
             _warm_up(name, run, least)
+        ready_s = {name: server.ready_s for name, server in started_here.items()}
         facts = Facts(asyncio.run(server_facts(ours)), asyncio.run(server_facts(peer)), ready_s)
+        read_limits = limits_reader(asyncio.run(engine_labels(ours)), around)
         comparison = in_turns(
             cases,
-            own_run,
-            peer_run,
-            read_limits=limits_reader(asyncio.run(engine_labels(ours)), around)
+            _beside_stopped(own_run, started_here.get("peer")),
+            _beside_stopped(peer_run, started_here.get("headrace")),
+            read_limits=_beside_stopped(read_limits, *started_here.values())
             if is_here(peer.base_url)
             else lambda: None,
             budget_s=options.budget_s,
@@ -130,11 +135,24 @@ def compared(
     return facts, comparison
 
 
+def _beside_stopped(work: Callable[_P, _R], *others: Running | None) -> Callable[_P, _R]:
+    """`work`, during which those servers are stopped: threads that wait and spin take cores."""
+
+    def beside(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with ExitStack() as stack:
+            for other in others:
+                if other is not None:
+                    stack.enter_context(other.stopped())
+            return work(*args, **kwargs)
+
+    return beside
+
+
 @contextmanager
 def _started(
     command: Sequence[str], options: ComparisonOptions, around: Environment
-) -> Iterator[tuple[str, float]]:
-    """A server while the block runs: its address, and the seconds until it answered."""
+) -> Iterator[tuple[str, Running]]:
+    """A server while the block runs, and its address."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     endpoint = _endpoint(url, options.api_key)
@@ -143,8 +161,8 @@ def _started(
         is_ready=lambda: asyncio.run(is_ready(endpoint)),
         timeout_s=options.start_timeout_s,
         environ=around.environ,
-    ) as ready_s:
-        yield url, ready_s
+    ) as server:
+        yield url, server
 
 
 def _endpoint(url: str, api_key: str | None) -> Endpoint:

@@ -1,0 +1,77 @@
+"""A server that is started here ends with all it started, and is stopped beside another."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headrace.bench.against.process import free_port, started
+from headrace.errors import HeadraceError
+
+WAITS = [sys.executable, "-c", "import time; time.sleep(60)"]
+LIMIT_S = 20.0
+
+
+def comes_to(pid: int, *, stopped: bool) -> bool:
+    """Whether the process is in that state before long."""
+    end_s = time.monotonic() + LIMIT_S
+    while time.monotonic() < end_s:
+        # proc(5): the state stands behind the name, which is in parentheses.
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        if (state == "T") == stopped:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_a_stopped_server_goes_on() -> None:
+    with started(WAITS, is_ready=lambda: True, timeout_s=LIMIT_S, environ=os.environ) as server:
+        with server.stopped():
+            assert comes_to(server.group, stopped=True)
+        assert comes_to(server.group, stopped=False)
+    assert not Path(f"/proc/{server.group}").exists()
+
+
+def test_a_server_ends_with_all_that_it_started(tmp_path: Path) -> None:
+    child = tmp_path / "child"
+    command = ["sh", "-c", f"sleep 600 & echo $! > {child}; wait"]
+    with started(command, is_ready=child.exists, timeout_s=20, environ=os.environ) as server:
+        assert 0 <= server.ready_s < 20
+        while not child.read_text():
+            time.sleep(0.01)
+    number = int(child.read_text())
+    for _ in range(200):
+        if not Path(f"/proc/{number}").exists():
+            break
+        time.sleep(0.02)
+    else:
+        state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
+        assert state == "Z", "it waits for its new parent alone"
+
+
+@pytest.mark.parametrize(
+    ("command", "timeout_s", "message"),
+    [
+        (["sh", "-c", "echo no such file; exit 3"], 20, "status 3 .* no such file"),
+        (["sleep", "600"], 0.1, "not ready within 0.1 s; raise --start-timeout"),
+        (["/no/such/program"], 1, "cannot be started: No such file"),
+    ],
+)
+def test_a_server_that_never_was_ready_says_why(
+    command: list[str], timeout_s: float, message: str
+) -> None:
+    with (
+        pytest.raises(HeadraceError, match=message),
+        started(command, is_ready=lambda: False, timeout_s=timeout_s, environ=os.environ),
+    ):
+        pass
+
+
+def test_a_free_port_can_be_taken() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", free_port()))
