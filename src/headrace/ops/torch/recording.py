@@ -73,7 +73,7 @@ _READ_BY_HOST = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "i
 """Operations whose result, or its size, the host has to wait for."""
 
 
-class _Noting(TorchDispatchMode):
+class _Noting(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
     """Notes operations and their tensors. Raises NotRecordableError for what the host reads."""
 
     def __init__(self, notes: list[tuple[Any, Any, Any, list[torch.Tensor]]]) -> None:
