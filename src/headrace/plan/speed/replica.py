@@ -234,7 +234,7 @@ def _measured(
     catalog: Catalog, machine: Machine | None, calibration: Found | None, read_bytes: float
 ) -> tuple[Device, Efficiencies, str | None]:
     """read_bytes: of the weights, which a step reads from wherever so many lie."""
-    read = [one.bytes_per_s for one in (machine.read_from(read_bytes) if machine else ())]
+    read = [own.bytes_per_s for own in (machine.read_from(read_bytes) if machine else ())]
     if (machine is None or not read) and calibration and calibration.calibration:
         found = calibration.calibration
         name = f"{THIS} machine ({found.machine.cpu})"
