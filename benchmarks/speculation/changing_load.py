@@ -1,6 +1,6 @@
 """The controller while the load changes: `python -m benchmarks.speculation.changing_load [MODEL]`.
 
-    python -m benchmarks.speculation.changing_load [MODEL] --plot docs/changing_load.svg
+    python -m benchmarks.speculation.changing_load [MODEL] --plot FILE.svg
 
 Three engines: without speculation, with as many drafts as there are (`adaptive: false`), and as it
 chooses itself. Each goes through the same phases of so many streams of easy text (functions that

@@ -150,8 +150,8 @@ def test_weights_that_a_cache_holds_are_read_from_there(catalog: Catalog) -> Non
     assert large.setup.device.bandwidth_bytes_per_s == 2e10
     # Further rows cost something as soon as reading is quick.
     of_small, of_large = (
-        one.decode_step(1, 128, 8).seconds / one.decode_step(1, 128).seconds
-        for one in (small, large)
+        model.decode_step(1, 128, 8).seconds / model.decode_step(1, 128).seconds
+        for model in (small, large)
     )
     assert of_small > 1.5 * of_large
 

@@ -49,10 +49,10 @@ def test_another_machine_and_a_damaged_file_have_no_measurement(tmp_path: Path) 
 
 def test_reads_are_of_the_smallest_footprint_that_holds_the_bytes() -> None:
     machine = measured()
-    assert [one.bytes_per_s for one in machine.read_from(5e5)] == [9e11]
-    assert [one.bytes_per_s for one in machine.read_from(1e6)] == [9e11]
-    assert [one.bytes_per_s for one in machine.read_from(2e6)] == [8e10]
-    assert [one.bytes_per_s for one in machine.read_from(9e12)] == [8e10]
+    assert [each.bytes_per_s for each in machine.read_from(5e5)] == [9e11]
+    assert [each.bytes_per_s for each in machine.read_from(1e6)] == [9e11]
+    assert [each.bytes_per_s for each in machine.read_from(2e6)] == [8e10]
+    assert [each.bytes_per_s for each in machine.read_from(9e12)] == [8e10]
     assert msgspec.structs.replace(machine, read=[]).read_from(1e6) == []
 
 

@@ -104,11 +104,11 @@ class Machine(msgspec.Struct, frozen=True):
         """Reads of the smallest footprint that holds so many bytes: from a cache where they lie in
         one, from memory where more are wanted than caches have. Empty where none was measured."""
         wanted = min(n_bytes, DRAM_FOOTPRINT_BYTES)
-        holding = [one for one in self.read if one.footprint_bytes >= wanted]
-        least = min((one.footprint_bytes for one in holding), default=0)
+        holding = [read for read in self.read if read.footprint_bytes >= wanted]
+        least = min((read.footprint_bytes for read in holding), default=0)
         if least >= DRAM_FOOTPRINT_BYTES:
             return holding
-        return [one for one in holding if one.footprint_bytes == least]
+        return [read for read in holding if read.footprint_bytes == least]
 
     def limits(self, level: str, threads: int, weight_codec: str) -> Limits | None:
         """Those of an engine, or None where nothing was measured for it."""

@@ -49,7 +49,7 @@ def test_drafts_of_a_model_lose_little_where_they_do_not_pay(name: str) -> None:
     # What is not drafted is not compared: a model is known by what its drafts cost.
     found = [replayed(RECORDING, PATTERNS[name], kind="model", texts=texts) for texts in TEXTS]
     assert fmean(each.of_off for each in found) > 0.985
-    assert min(each.worst_of_off for each in found) > 0.93
+    assert min(each.worst_of_off for each in found) > 0.92
     assert fmean(each.of_best for each in found) > 0.94
 
 

@@ -14,7 +14,9 @@ import pytest
 from headrace.engine.core import EngineCore
 from headrace.engine.drafts.model.draft_model import DraftModel
 from headrace.engine.drafts.passes.draft_chain import CATCH_UP_TOKENS
+from headrace.engine.drafts.passes.model import Verdict
 from headrace.engine.messages import Submit
+from headrace.engine.request import Request
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
 from headrace.structured.grammar import Grammar
 from tests.engine.conftest import Survived
@@ -261,3 +263,43 @@ def test_the_padding_of_the_vocabularies_may_differ(wider: int) -> None:
     core = drafting(make_draft(Padded()))
     check_same(run(core, submits), alone(submits))
     assert share_of(core) == 1
+
+
+@pytest.mark.parametrize(("verdict", "length"), [("drop", 1), ("end", 2), ("on", 4)])
+def test_rows_end_where_a_draft_s_probability_says_so(verdict: Verdict, length: int) -> None:
+    draft, seen = make_draft(MockModel()), list[tuple[int, int]]()
+    inner = draft.guess
+
+    def judged(request: Request, place: int, probability: float) -> Verdict:
+        assert 0 < probability <= 1
+        return "on" if place == 0 else verdict
+
+    def guess(wanted: Sequence[tuple[Request, int]], *rest: object, **named: object) -> object:
+        found = inner(wanted, judge=judged)
+        seen.extend((len(found[request]), len(draft.rated(request))) for request in found)
+        return found
+
+    draft.guess = guess  # type: ignore[assignment, method-assign]
+    submits = requests(6, 3)
+    check_same(run(drafting(draft), submits), alone(submits))
+    assert max(made for made, _ in seen) == length
+    # Rated, too, is one that is left out, or would end the request.
+    assert all(made <= rated <= made + 1 for made, rated in seen)
+
+
+def test_of_a_text_that_was_not_read_the_end_alone_gives_drafts_at_once() -> None:
+    draft, lags = make_draft(MockModel()), list[int]()
+    inner = draft.guess
+
+    def guess(wanted: Sequence[tuple[Request, int]], *rest: object, **named: object) -> object:
+        lags.extend(draft.lag(request) for request, _ in wanted)
+        found = inner(wanted, 20, latest=True)
+        assert sum(each.num_tokens for each in draft.passes) <= 25 * len(wanted)
+        return found
+
+    draft.guess = guess  # type: ignore[assignment, method-assign]
+    submits = [submit("long", prompt(90), max_tokens=40, temperature=0.8, seed=3)]
+    core = drafting(draft)
+    check_same(run(core, submits), alone(submits))
+    assert lags[0] > 80 and max(lags[1:]) <= 20 and core.stats().spec_draft_tokens > 0
+    draft.cache.check()

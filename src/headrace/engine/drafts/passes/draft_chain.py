@@ -379,8 +379,11 @@ class DraftChain(ABC, Generic[Maker]):
         """Note the probabilities of what rows of logits, one for each row, drew."""
         ids = [0 if draw is None else draw.token_id or 0 for draw in draws]
         top = self._ops.top_logprobs(logits, np.array(ids, np.int32), 1, self._num_tokens)
-        for row, token_id, logprob in zip(rows, ids, top.chosen.tolist(), strict=True):
-            self._rated.setdefault(row.request, []).append(RatedDraft(token_id, exp(logprob)))
+        for row, draw, logprob in zip(rows, draws, top.chosen.tolist(), strict=True):
+            if draw is not None and draw.token_id is not None:
+                rated = self._rated.setdefault(row.request, [])
+                # A row that is computed again, as another one failed, is rated again.
+                rated[len(row.twin.drafts) :] = [RatedDraft(draw.token_id, exp(logprob))]
 
     def _is_masked(self, logits: Array, at: int, place: DrawPosition, draw: SampledToken) -> bool:
         """Whether nothing was drawn because a grammar leaves none of the draft's own tokens, which

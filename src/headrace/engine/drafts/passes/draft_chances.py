@@ -80,7 +80,7 @@ class _Shares:
 
 
 class _Known:
-    """What is known of the drafts of requests that are alike."""
+    """The counts of drafts of all requests that are alike."""
 
     def __init__(self, places: int) -> None:
         self.shares = _Shares(places, _MOST_ALL)
@@ -125,7 +125,7 @@ class _History:
 
 
 class DraftChances:
-    """What was learned of the drafts of one model."""
+    """The chances of the drafts of one model, and what they are reckoned from."""
 
     def __init__(self, most: int) -> None:
         """most: drafts of a row."""
