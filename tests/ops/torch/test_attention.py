@@ -30,8 +30,8 @@ from tests.ops.cpu.test_kv_codecs import spoilt_rows
 
 torch = pytest.importorskip("torch", reason="the torch backend needs PyTorch")
 from headrace.ops import batch_checks  # noqa: E402
-from headrace.ops.torch import attention, kv_codecs  # noqa: E402
 from headrace.ops.torch import batch as on_batch  # noqa: E402
+from headrace.ops.torch import kv_codecs  # noqa: E402
 from headrace.ops.torch.kv_pool import new_pool  # noqa: E402
 from headrace.ops.torch.matrices import on_device  # noqa: E402
 from tests.ops.torch.bounds import of_attention  # noqa: E402
