@@ -267,7 +267,11 @@ class _Limits(NamedTuple):
 
 def _limits_of(machine: Machine) -> _Limits | None:
     """Of the fastest level and thread count that were measured; None where nothing was read."""
-    read = [one.bytes_per_s for one in machine.read if one.footprint_bytes >= DRAM_FOOTPRINT_BYTES]
+    read = [
+        reading.bytes_per_s
+        for reading in machine.read
+        if reading.footprint_bytes >= DRAM_FOOTPRINT_BYTES
+    ]
     if not read:
         return None
     peaks: dict[str, float] = {}
@@ -296,7 +300,7 @@ def _as_measured(device: Device, limits: _Limits) -> Device:
     """The device with limits that were measured; kinds that were not keep what its row states."""
     stated = dict(device.peak_operations_per_s)
     replaced = ("bandwidth_bytes_per_s", *(f"dense_{kind}_flops" for kind in limits.peaks))
-    kept = tuple(one for one in device.inputs if not one.name.endswith(replaced))
+    kept = tuple(given for given in device.inputs if not given.name.endswith(replaced))
     return replace(
         device,
         bandwidth_bytes_per_s=limits.bytes_per_s,
