@@ -1,5 +1,5 @@
 """All that waits for a GPU, in one program: `python -m benchmarks.gpu OUT.json [--device cuda]
-[--part checks|greedy|roof|kernels|tables] [--size full|small] [--only NAME]`.
+[--part checks|greedy|roof|kernels|tables|shapes|transformers] [--size full|small] [--only NAME]`.
 
 Each part stands alone and adds its figures to OUT.json, so that machines that are lent for minutes
 can run one at a time; `tables` of one model too (`--only llama-3.1-8b-Q8_0`). `--device cpu
@@ -13,6 +13,12 @@ kernels single products, experts and attention at shapes of real models, in ever
 roof    bytes a second that a device reads, and operations of bfloat16 and float32 a second
 tables  prefill and decode of models of a real shape with random weights, and beside the roof the
         shares of it, where it was measured before
+shapes  models of real shapes without a file (benchmarks/gpu_shapes.py), in BF16, FP8 and GGUF's
+        kinds, dense and with experts: by batch and depth to 32k, with the start and the host's gap;
+        what one call leaves undone within --minutes the next one does
+transformers  the same dense shape by transformers, compiled, with a static cache
+
+`python -m benchmarks.gpu_page OUT.json PAGE.md` writes the page of it.
 """
 
 from __future__ import annotations
@@ -34,18 +40,22 @@ import torch
 
 from benchmarks.gpu_kernels import SIZES as KERNEL_SIZES
 from benchmarks.gpu_kernels import kernels
+from benchmarks.gpu_shapes import SIZES as SHAPE_SIZES
+from benchmarks.gpu_shapes import time_model, transformers_decode
 from headrace import LLM, SamplingParams
 from headrace.bench.engine import Case, run_case
 from headrace.config.settings import EngineConfig
 from headrace.engine.load import load_engine
+from headrace.engine.messages import Submit
+from headrace.engine.params import SamplingParams as EngineParams
 from headrace.ops.torch.probe import TorchProbe
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ("tests/ops/torch", "tests/models/test_torch_backend.py")
 KERNELS = sorted(str(path) for path in (ROOT / TESTS[0]).glob("*_interpreted.py"))
 """The tests of kernels; without a device those of `TESTS` run them, interpreted."""
+PARTS = ("roof", "kernels", "greedy", "tables", "shapes", "transformers", "checks")
 PROMPTS = ("import os\n", "def test_", "class Reader:\n", "for name, value in sorted(")
-PARTS = ("roof", "kernels", "greedy", "tables", "checks")
 REPEATS = 5
 
 
@@ -157,8 +167,13 @@ def table(
         )  # fmt: skip
         start_s = time.perf_counter()
         core, _ = load_engine(config)
+        load_s = time.perf_counter() - start_s
+        core.submit(Submit("first", [1, 2, 3], EngineParams(max_tokens=1)))
+        while core.has_work:
+            core.step()
         found: dict[str, Any] = {
-            "load_s": time.perf_counter() - start_s,
+            "load_s": load_s,
+            "first_token_s": time.perf_counter() - start_s,
             "phases_s": core.info().phases_s,
             "kv_tokens": core.info().pool_tokens,
             "weight_bytes": core.info().weight_bytes,
@@ -199,11 +214,16 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--size", choices=SIZES, default="full")
-    parser.add_argument("--only", help="of tables: one SHAPE-CODEC or SHAPE-experts")
+    parser.add_argument("--only", help="of tables and shapes: one SHAPE-CODEC or SHAPE-experts")
+    parser.add_argument("--minutes", type=float, default=8.0, help="of shapes: when no more begin")
     given = parser.parse_args()
     device, sizes = torch.device(given.device), SIZES[given.size]
     found: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
     found["machine"] = machine(device)
+
+    def save() -> None:
+        given.out.write_text(json.dumps(found, indent=1) + "\n")
+
     for part in given.part or PARTS:
         if part == "roof":
             found["roof"] = roof(device, sizes)
@@ -214,12 +234,28 @@ def main() -> None:
             found["kernels"] = kernels(device, KERNEL_SIZES[given.size], timed)
         elif part == "checks":
             found["checks"] = checks(device)
+        elif part == "shapes":
+            ends_s = time.perf_counter() + 60 * given.minutes
+            of_shapes = SHAPE_SIZES[given.size]
+            for shape, codec in of_shapes.models:
+                name = f"{shape}-{codec}"
+                if given.only in (None, name):
+                    model = found.setdefault("shapes", {}).setdefault(name, {})
+                    time_model(
+                        name, device, of_shapes, found.get("roof"), model,
+                        ends_s=ends_s, on_row=save,
+                    )  # fmt: skip
+        elif part == "transformers":
+            for shape in sizes.shapes:
+                found.setdefault("transformers", {})[shape] = transformers_decode(
+                    shape, device, sizes.batches[:2], sizes.new, compiled=given.size == "full"
+                )
         else:
             tables = found.setdefault("tables", {})
             for name, maker in models(sizes).items():
                 if given.only in (None, name):
                     tables[name] = table(device, maker, sizes, found.get("roof"))
-        given.out.write_text(json.dumps(found, indent=1) + "\n")
+        save()
 
 
 if __name__ == "__main__":

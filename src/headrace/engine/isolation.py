@@ -57,8 +57,8 @@ class IsolatingRunner(Runner):
         if self._ops.fault_of(error) != "memory":
             raise error
         self._note_short(error, len(copies))
-        for one in copies:
-            super().copy([one])
+        for pair in copies:
+            super().copy([pair])
 
     def run(self, rows: Sequence[Row]) -> list[RowResult]:
         """Compute the rows together, or in parts where memory was short; if that raises, each

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.engine.model import Model
-from headrace.ops.interface import Array, Ops, Recorded
+from headrace.ops.interface import Array, Ops, StepRecording
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -35,7 +35,7 @@ class RecordedSteps:
         self._num_tables = num_tables
         self._max_len = max_model_len
         self._columns = -(-max_model_len // kv.spec.block_size)
-        self._steps: dict[int, Recorded] = {}
+        self._steps: dict[int, StepRecording] = {}
 
     @property
     def sizes(self) -> Sequence[int]:

@@ -123,7 +123,7 @@ Fault = Literal["memory", "lost"]
 lost: the device computes nothing any more in this process."""
 
 
-class Recorded(Protocol):
+class StepRecording(Protocol):
     """A step of fixed shapes that a backend can repeat with one call."""
 
     def repeat(self, batch: RaggedBatch) -> Array:
@@ -241,7 +241,7 @@ class Ops(ABC):
 
     def record(
         self, compute: Callable[[RaggedBatch], Array], batch: RaggedBatch
-    ) -> Recorded | None:
+    ) -> StepRecording | None:
         """What `compute` does with this batch, to be repeated with others of the same shapes; None
         where the backend records nothing, or not this. It is computed on the way, twice."""
         del compute, batch

@@ -86,7 +86,7 @@ class Machine(msgspec.Struct, frozen=True):
     @property
     def devices(self) -> list[str]:
         """Names of the devices that were measured."""
-        levels = dict.fromkeys(one.level for one in self.read)
+        levels = dict.fromkeys(reading.level for reading in self.read)
         return [level.removeprefix(DEVICE) for level in levels if level.startswith(DEVICE)]
 
     def of_device(self, name: str) -> Machine:
@@ -96,8 +96,8 @@ class Machine(msgspec.Struct, frozen=True):
     def _of(self, takes: Callable[[str], bool]) -> Machine:
         return msgspec.structs.replace(
             self,
-            read=[one for one in self.read if takes(one.level)],
-            peak=[one for one in self.peak if takes(one.level)],
+            read=[reading for reading in self.read if takes(reading.level)],
+            peak=[rate for rate in self.peak if takes(rate.level)],
         )
 
     def read_from(self, n_bytes: float) -> list[ReadBandwidth]:

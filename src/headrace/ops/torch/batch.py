@@ -118,10 +118,8 @@ class DeviceBatch:
 def _packed(batch: RaggedBatch) -> npt.NDArray[np.int64]:
     start = batch.query_start
     requests = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    tables = (table.reshape(-1) for table in batch.block_tables)
-    parts: list[npt.NDArray[Any]] = [
-        batch.token_ids, batch.positions, requests, batch.logit_rows, *tables
-    ]  # fmt: skip
+    parts: list[npt.NDArray[Any]] = [batch.token_ids, batch.positions, requests, batch.logit_rows]
+    parts += [table.reshape(-1) for table in batch.block_tables]
     return np.concatenate(parts, dtype=np.int64)
 
 

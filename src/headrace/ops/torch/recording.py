@@ -22,7 +22,7 @@ from headrace.ops.torch.batch import DeviceBatch
 
 
 class NotRecordableError(RuntimeError):
-    """Of a step that depends on values of the host, or that the host reads on the way."""
+    """A step depends on values of the host, or the host reads some of it on the way."""
 
 
 class Tape(Protocol):
@@ -84,7 +84,7 @@ class _Noting(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         name = func.overloadpacket.__name__
         indices = args[1] if name.startswith("index") and len(args) > 1 else ()
         by_mask = isinstance(indices, list) and any(
-            isinstance(one, torch.Tensor) and one.dtype == torch.bool for one in indices
+            isinstance(index, torch.Tensor) and index.dtype == torch.bool for index in indices
         )
         if by_mask or any(name.startswith(each) for each in _READ_BY_HOST):
             raise NotRecordableError(f"the host reads what {name} gives")
@@ -95,7 +95,7 @@ class _Noting(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
 
 def _tensors(result: Any) -> list[torch.Tensor]:
     parts = result if isinstance(result, tuple | list) else [result]
-    return [one for one in parts if isinstance(one, torch.Tensor)]
+    return [part for part in parts if isinstance(part, torch.Tensor)]
 
 
 class RecordedStep:

@@ -89,7 +89,7 @@ def _of_the_engine(shape: ModelShape, load: Load, plan: MemoryPlan) -> tuple[int
 def _of_shapes(shape: ModelShape, plan: MemoryPlan) -> tuple[int, int] | None:
     """The same by parameters. Dense layers come first in models that have some of both."""
     counted = shape.parameters
-    layers = sum(one.count for one in shape.moe)
+    layers = sum(kind.count for kind in shape.moe)
     if not layers or not counted.experts:
         return None
     of_layer = plan.all_weights.value * counted.experts / counted.total / layers

@@ -299,7 +299,7 @@ def _as_measured(device: Device, limits: _Limits) -> Device:
     """The device with limits that were measured; kinds that were not keep what its row states."""
     stated = dict(device.peak_operations_per_s)
     replaced = ("bandwidth_bytes_per_s", *(f"dense_{kind}_flops" for kind in limits.peaks))
-    kept = tuple(one for one in device.inputs if not one.name.endswith(replaced))
+    kept = tuple(given for given in device.inputs if not given.name.endswith(replaced))
     return replace(
         device,
         bandwidth_bytes_per_s=limits.bytes_per_s,

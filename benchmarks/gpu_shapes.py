@@ -1,0 +1,274 @@
+"""Models of real shapes without a file, timed on a device; a part of `python -m benchmarks.gpu`.
+
+Every row of a matrix is the same random row, which takes no memory on the host and a copy to the
+device: what a step takes does not depend on values. Routers are random as a whole, so that a token
+chooses experts of its own; the table of tokens has TABLE_ROWS different rows, over and over.
+
+Of each model: decode by batch and depth, prefill, the start to the first token, and the share of a
+decode step in which the device computes nothing. Cases that a JSON file has already are not run
+again, and none begins after the time that is given, so that a call ends within it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from benchmarks.random_rows import random_rows
+from headrace.bench.engine import Case, run_case
+from headrace.config.settings import EngineConfig
+from headrace.engine.core import EngineCore
+from headrace.engine.memory.device_memory import step_bytes
+from headrace.engine.memory.kv_memory import plan_kv_cache
+from headrace.engine.messages import Submit
+from headrace.engine.params import SamplingParams
+from headrace.models import load_model
+from headrace.ops import make_ops
+from headrace.weights.checkpoint import Checkpoint
+from headrace.weights.codecs import F8_E4M3, F32, get_codec
+from headrace.weights.tensors.scaled_tensor import ScaledTensor
+from headrace.weights.tensors.tensor import Tensor
+from tests.tiny import tiny_checkpoint, tiny_config, tiny_shapes
+
+LLAMA_8B = {
+    "hidden": 4096, "layers": 32, "heads": 32, "kv_heads": 8, "intermediate": 14336,
+    "vocab": 128256, "max_positions": 131072, "tied": False,
+}  # fmt: skip
+QWEN_30B_A3B = {
+    "hidden": 2048, "layers": 48, "heads": 32, "kv_heads": 4, "head_dim": 128,
+    "intermediate": 6144, "moe_intermediate_size": 768, "num_experts": 128,
+    "num_experts_per_tok": 8, "vocab": 151936, "max_positions": 40960, "tied": False,
+}  # fmt: skip
+SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama-3.1-8b": ("llama", LLAMA_8B),
+    "qwen3-30b-a3b": ("qwen3_moe", QWEN_30B_A3B),
+    "small": ("llama", {"hidden": 128, "intermediate": 256, "vocab": 288, "max_positions": 256}),
+    "small-moe": ("qwen3_moe", {"vocab": 288, "max_positions": 256}),
+}
+FP8_BLOCK = (128, 128)
+"""Rows and columns of a matrix of F8_E4M3 that share a scale, as in DeepSeek's and Qwen's folders.
+"""
+
+
+TABLE_ROWS = 4096
+
+
+class ShapeSizes(NamedTuple):
+    """What is timed of which models."""
+
+    models: tuple[tuple[str, str], ...]
+    """Shapes and kinds of weights."""
+    batches: tuple[int, ...]
+    depths: tuple[int, ...]
+    prompt: int
+    new: int
+
+
+SIZES = {
+    "full": ShapeSizes(
+        (("llama-3.1-8b", "BF16"), ("llama-3.1-8b", "F8_E4M3"), ("llama-3.1-8b", "Q8_0"),
+         ("llama-3.1-8b", "Q4_K"), ("qwen3-30b-a3b", "BF16"), ("qwen3-30b-a3b", "F8_E4M3"),
+         ("qwen3-30b-a3b", "Q8_0"), ("qwen3-30b-a3b", "Q4_K")),
+        (1, 8, 32, 128, 256), (1024, 8192, 32768), 2048, 32,
+    ),
+    "small": ShapeSizes((("small", "BF16"), ("small-moe", "F8_E4M3")), (1, 2), (32,), 32, 2),
+}  # fmt: skip
+
+
+def made_checkpoint(shape: str, codec: str) -> Checkpoint:
+    """A model of this shape whose matrices are of this kind."""
+    family, sizes = SHAPES[shape]
+    config = tiny_config(family, **sizes)
+    if "rope_scaling" in config:
+        config["rope_scaling"] = None
+    tensors = {name: _made(name, size, codec) for name, size in tiny_shapes(config).items()}
+    # A tokenizer is not needed, but a checkpoint has one.
+    return replace(tiny_checkpoint(family), path=Path(shape), config=config, tensors=tensors)
+
+
+def _made(name: str, shape: tuple[int, ...], codec: str) -> Tensor:
+    rng = np.random.default_rng(abs(hash((name, codec))) % (1 << 32))
+    if len(shape) == 1:
+        return Tensor(name, shape, F32, F32.encode(np.ones((1, shape[0]), np.float32)))
+    rows, width = shape[0], shape[-1]
+    if name.endswith("mlp.gate.weight"):
+        values = rng.standard_normal((rows, width), np.float32) * np.float32(width**-0.5)
+        return Tensor(name, shape, F32, F32.encode(values))
+    is_table = name.endswith(("embed_tokens.weight", "lm_head.weight"))
+    if codec != "F8_E4M3" or is_table:
+        kind = get_codec("BF16" if codec == "F8_E4M3" else codec)
+        different = min(rows, TABLE_ROWS) if "embed_tokens" in name else 1
+        some = random_rows(kind, rng, different, width, width**-0.5)
+        if different > 1:
+            return Tensor(name, shape, kind, some[np.arange(rows) % different])
+        return Tensor(name, shape, kind, np.broadcast_to(some, (rows, some.shape[1])))
+    # Codes of 2^-6 to 2^-4, of either sign.
+    row = rng.integers(8, 24, (1, width), np.uint8) | (
+        rng.integers(0, 2, (1, width), np.uint8) << 7
+    )
+    data = np.broadcast_to(row, (rows, width))
+    counts = tuple(-(-size // block) for size, block in zip((rows, width), FP8_BLOCK, strict=True))
+    scales = np.ones(counts, np.float32)
+    return ScaledTensor(
+        name, shape, F8_E4M3, data, scales=scales, block=FP8_BLOCK, scale_bytes=scales.nbytes
+    )
+
+
+def started(shape: str, codec: str, device: torch.device, sizes: ShapeSizes) -> dict[str, Any]:
+    """An engine over such a model and how long it took: to be ready, and to the first token."""
+    begun_s = time.perf_counter()
+    checkpoint = made_checkpoint(shape, codec)
+    longest = max(case.positions for case in cases(sizes))
+    config = EngineConfig(
+        backend="torch", device=str(device), max_step_ms=0, speculative_config="none",
+        max_model_len=min(longest, checkpoint.config["max_position_embeddings"]),
+        max_num_seqs=max(sizes.batches) + 8, max_num_batched_tokens=max(512, sizes.prompt),
+    )  # fmt: skip
+    ops = make_ops("torch", device=str(device))
+    model = load_model(checkpoint, ops, max_positions=config.max_model_len)
+    loaded_s = time.perf_counter()
+    memory = ops.memory()
+    reserved = 0 if memory is None else step_bytes(model.config, model.vocab_size, config)
+    plan = plan_kv_cache(model, config, reserved_bytes=reserved, device=memory)
+    core = EngineCore(model, ops, config, num_tokens=model.vocab_size, plan=plan)
+    core.warm_up()
+    ready_s = time.perf_counter()
+    core.submit(Submit("first", [1, 2, 3], SamplingParams(max_tokens=1, temperature=0)))
+    while core.has_work:
+        core.step()
+    first_s = time.perf_counter()
+    return {
+        "core": core, "load_s": loaded_s - begun_s, "ready_s": ready_s - begun_s,
+        "first_token_s": first_s - begun_s, "weight_bytes": model.weight_bytes,
+        "recorded": list(core._recorded.sizes),
+    }  # fmt: skip
+
+
+def cases(sizes: ShapeSizes) -> Iterator[Case]:
+    """All of a model, short ones first."""
+    yield Case(sizes.prompt, 0, 1, 0)
+    for depth in sizes.depths:
+        for batch in sizes.batches:
+            yield Case(0, sizes.new, batch, depth)
+
+
+def time_model(
+    name: str,
+    device: torch.device,
+    sizes: ShapeSizes,
+    limits: dict[str, float] | None,
+    found: dict[str, Any],
+    *,
+    ends_s: float,
+    on_row: Callable[[], None],
+) -> None:
+    """Add to `found` the rows it lacks of the model SHAPE-CODEC, as long as there is time.
+
+    limits: of the roof. ends_s: by time.perf_counter. on_row: called after each.
+    """
+    shape, _, codec = name.rpartition("-")
+    rows: dict[str, Any] = found.setdefault("rows", {})
+    wanted = [case for case in cases(sizes) if f"{case.name} b{case.batch}" not in rows]
+    if not wanted and "host_gap" in found:
+        return
+    facts = started(shape, codec, device, sizes)
+    core: EngineCore = facts.pop("core")
+    found |= facts
+    for case in wanted:
+        if time.perf_counter() > ends_s:
+            return
+        rows[f"{case.name} b{case.batch}"] = _row(core, case, limits)
+        on_row()
+    if time.perf_counter() <= ends_s:
+        found["host_gap"] = {str(batch): host_gap(core, batch, device) for batch in sizes.batches}
+        on_row()
+
+
+def _row(core: EngineCore, case: Case, limits: dict[str, float] | None) -> dict[str, Any]:
+    needed = case.batch * core.kv.most_blocks(case.positions)
+    if case.positions > core.limits.context_tokens or needed > 0.95 * core.kv.num_blocks:
+        return {"left_out": f"{needed} blocks; the KV cache has {core.kv.num_blocks}"}
+    result = run_case(core, case, repeats=2)
+    row: dict[str, Any] = {
+        "tokens_per_s": result.tokens_per_s, "bytes_per_s": result.bytes_per_s,
+        "ops_per_s": result.ops_per_s,
+    }  # fmt: skip
+    if limits is not None:
+        row["share_of_read"] = result.bytes_per_s / limits["read_bytes_per_s"]
+        row["share_of_bf16"] = result.ops_per_s / limits["bf16_ops_per_s"]
+    return row
+
+
+GAP_STEPS = 8
+CPU_GAP_STEPS = 1
+"""On a processor each operation of PyTorch is an event, of which the profiler makes objects."""
+
+
+def host_gap(core: EngineCore, batch: int, device: torch.device) -> float | None:
+    """The share of decode steps in which the device computes nothing, by PyTorch's profiler; None
+    where it sees no kernels. On a processor what PyTorch's operations do not take of a step."""
+    on_cuda = device.type == "cuda"
+    steps = GAP_STEPS if on_cuda else CPU_GAP_STEPS
+    params = SamplingParams(max_tokens=steps + 4, ignore_eos=True, temperature=0)
+    for index in range(batch):
+        core.submit(Submit(f"gap{index}", [1 + index % 200, 2], params))
+    for _ in range(3):
+        core.step()
+    activity = torch.profiler.ProfilerActivity
+    with torch.profiler.profile(activities=[activity.CUDA if on_cuda else activity.CPU]) as seen:
+        begun_s = time.perf_counter()
+        for _ in range(steps):
+            core.step()
+        if on_cuda:
+            torch.cuda.synchronize(device)
+        seconds = time.perf_counter() - begun_s
+    while core.has_work:
+        core.step()
+    events = seen.key_averages()
+    kind = "self_device_time_total" if on_cuda else "self_cpu_time_total"
+    busy_s = sum(getattr(event, kind) for event in events) / 1e6
+    return max(0.0, 1 - busy_s / seconds) if busy_s else None
+
+
+def transformers_decode(
+    shape: str, device: torch.device, batches: tuple[int, ...], new: int, *, compiled: bool
+) -> dict[str, Any]:
+    """Tokens a second of transformers in BF16 with a static cache, by batch, a prompt of 128."""
+    import transformers
+
+    family, sizes = SHAPES[shape]
+    config = transformers.AutoConfig.for_model(**tiny_config(family, **sizes))
+    torch.set_default_device(device)
+    try:
+        model: Any = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    finally:
+        torch.set_default_device("cpu")
+    model.eval()
+    if compiled:
+        model.forward = torch.compile(model.forward, mode="reduce-overhead", fullgraph=True)
+    found = {}
+    for batch in batches:
+        ids = torch.ones((batch, 128), dtype=torch.long, device=device)
+
+        def run(count: int, ids: torch.Tensor = ids) -> float:
+            begun_s = time.perf_counter()
+            with torch.no_grad():
+                model.generate(
+                    ids, attention_mask=torch.ones_like(ids), do_sample=False,
+                    max_new_tokens=count, min_new_tokens=count, cache_implementation="static",
+                )  # fmt: skip
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            return time.perf_counter() - begun_s
+
+        run(new)
+        # The prompt is in both, so that the difference is of decoding alone.
+        few, many = run(1), run(new + 1)
+        found[str(batch)] = batch * new / max(1e-9, many - few)
+    return {"tokens_per_s": found, "compiled": compiled, "version": transformers.__version__}
