@@ -47,13 +47,15 @@ class Case(NamedTuple):
 
 
 def product_cases(grouped: bool) -> dict[str, Case]:
-    """Of every kind. Steps are not written out in a row, which takes the compiler as often as long
-    and adds nothing."""
+    """Of every kind that is multiplied so. Steps are not written out in a row, which takes the
+    compiler as often as long and adds nothing."""
     from headrace.ops.torch.triton import products
     from headrace.ops.torch.triton.kinds import KINDS
 
     cases = {}
     for name, kind in KINDS.items():
+        if kind.library and not grouped:
+            continue
         tiling = products.MANY if kind.floats or grouped else products.FEW
         constants = {
             "ROWS": tiling.rows, "OUTS": tiling.outs, "STEP": kind.step, "UNPACK": kind.unpack,
