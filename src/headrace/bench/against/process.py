@@ -29,7 +29,7 @@ def free_port() -> int:
     return port
 
 
-class Running(NamedTuple):
+class StartedServer(NamedTuple):
     """A server that was started here. ready_s: seconds until it was ready."""
 
     ready_s: float
@@ -53,7 +53,7 @@ def started(
     is_ready: Callable[[], bool],
     timeout_s: float,
     environ: Mapping[str, str],
-) -> Iterator[Running]:
+) -> Iterator[StartedServer]:
     """Run `command` while the block runs.
 
     It has a process group of its own, which is ended with it: a shell or a launcher leaves nothing
@@ -88,7 +88,7 @@ def started(
                         f"--start-timeout. Its output ends: {_end_of(log)}"
                     )
                 time.sleep(_POLL_S)
-            yield Running(time.monotonic() - began_s, process.pid)
+            yield StartedServer(time.monotonic() - began_s, process.pid)
         finally:
             _end(process)
 

@@ -18,7 +18,7 @@ from headrace.bench.against.peer import (
     is_ready,
     server_facts,
 )
-from headrace.bench.against.process import Running, free_port, started
+from headrace.bench.against.process import StartedServer, free_port, started
 from headrace.bench.against.turns import Comparison, Run, in_turns
 from headrace.bench.client.endpoints import Endpoint, split_url
 from headrace.bench.load.failures import failure_report
@@ -97,7 +97,7 @@ def compared(
 
     Raises HeadraceError (its kinds) for a server that does not start or does not answer.
     """
-    started_here: dict[str, Running] = {}
+    started_here: dict[str, StartedServer] = {}
     tokenization = load_tokenization(options.tokenizer)
     with ExitStack() as running:
 
@@ -135,7 +135,7 @@ def compared(
     return facts, comparison
 
 
-def _beside_stopped(work: Callable[_P, _R], *others: Running | None) -> Callable[_P, _R]:
+def _beside_stopped(work: Callable[_P, _R], *others: StartedServer | None) -> Callable[_P, _R]:
     """`work`, during which those servers are stopped: threads that wait and spin take cores."""
 
     def beside(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -151,7 +151,7 @@ def _beside_stopped(work: Callable[_P, _R], *others: Running | None) -> Callable
 @contextmanager
 def _started(
     command: Sequence[str], options: ComparisonOptions, around: Environment
-) -> Iterator[tuple[str, Running]]:
+) -> Iterator[tuple[str, StartedServer]]:
     """A server while the block runs, and its address."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
