@@ -353,40 +353,49 @@ def check_head(
 ) -> None:
     """So many streams of a model with a head give what each alone gives without one."""
     ops = real_ops(backend)
+    model, head = with_head(ops, family, codec, tmp_path)
+    check_streams(
+        model, ops, cases(count, random.Random(count)), {"kv_cache_dtype": kv}, head,
+        is_short=is_short,
+    )  # fmt: skip
+
+
+def with_head(
+    ops: Ops, family: str, codec: str, tmp_path: Path, **shape: int
+) -> tuple[Model, DraftHead]:
+    """A tiny model and a random head for it. family: with layers for further tokens, or the kind of
+    head of a Qwen3."""
     if family == "eagle3":
-        checkpoint = tiny_checkpoint("qwen3", codec, logit_scale=2.0)
+        checkpoint = tiny_checkpoint("qwen3", codec, logit_scale=2.0, **shape)
         model = load_model(checkpoint, ops)
         folder = write_eagle3(tmp_path, eagle3_config(dict(checkpoint.config)))
         head: DraftHead = load_eagle3(open_head_folder(folder), model, ops)
     elif family.startswith("dflash"):
-        checkpoint = tiny_checkpoint("qwen3", codec, logit_scale=2.0)
+        checkpoint = tiny_checkpoint("qwen3", codec, logit_scale=2.0, **shape)
         model = load_model(checkpoint, ops)
         kinds = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 20}
         stated = dflash_config(dict(checkpoint.config), **(kinds if "window" in family else {}))
         head = load_dflash(open_head_folder(write_dflash(tmp_path, stated)), model, ops)
     elif family == "mtp-apart":
-        both = tiny_mtp("qwen3", codec, logit_scale=2.0)
-        checkpoint = tiny_checkpoint("qwen3", codec, logit_scale=2.0)
+        both = tiny_mtp("qwen3", codec, logit_scale=2.0, **shape)
+        checkpoint = tiny_checkpoint("qwen3", codec, logit_scale=2.0, **shape)
         model = load_model(checkpoint, ops)
         path = write_mtp_folder(tmp_path, both, offsets=np.arange(144, dtype=np.int64))
         opened = open_mtp_folder(path, checkpoint, model.config)
         layers_of = opened.folder.checkpoint
         head = load_mtp(layers_of, model, ops, opened.config, opened.ids)
     elif family == "medusa":
-        model = load_model(tiny_checkpoint("qwen3", codec, logit_scale=2.0), ops)
+        model = load_model(tiny_checkpoint("qwen3", codec, logit_scale=2.0, **shape), ops)
         weights = medusa_weights(model.config.hidden_size, model.vocab_size, 4, 1)
         folder = write_medusa(tmp_path, {"medusa_num_heads": 4}, weights)
         head = load_medusa(open_head_folder(folder), model, ops)
     else:
         layers = 3 if family in ("mimo_v2_flash", "step3p7") else 1
-        shape: dict[str, Any] = TINY.get(family, {})
+        shape = TINY.get(family, {}) | shape
         checkpoint = tiny_mtp(family, codec, count=layers, logit_scale=2.0, **shape)
         model = load_model(checkpoint, ops)
         head = load_mtp(mtp_checkpoint(checkpoint, read_config(checkpoint)), model, ops)
-    check_streams(
-        model, ops, cases(count, random.Random(count)), {"kv_cache_dtype": kv}, head,
-        is_short=is_short,
-    )  # fmt: skip
+    return model, head
 
 
 @pytest.mark.load
