@@ -124,7 +124,7 @@ def _bf16(data, row, step, has, width):
 
 
 class Kind(NamedTuple):
-    """What a product has to know of a stored kind."""
+    """A stored kind: what a product has to know of it."""
 
     unpack: Any
     """The function, in Triton."""

@@ -36,7 +36,7 @@ JOINED = 1024
 """Values that a program adds up from segments."""
 
 
-class Tiling(NamedTuple):
+class TileShape(NamedTuple):
     """Rows and outputs of a tile, and the warps that compute it."""
 
     rows: int
@@ -44,7 +44,7 @@ class Tiling(NamedTuple):
     warps: int
 
 
-FEW, MANY = Tiling(16, 32, 2), Tiling(64, 64, 4)
+FEW, MANY = TileShape(16, 32, 2), TileShape(64, 64, 4)
 """For few rows, the least that a product of tiles takes, and for more. Sums of bytes are exact, so
 that either gives the same bits; floats take MANY for any number, as the instruction that multiplies
 follows from the tile."""
@@ -224,8 +224,8 @@ def _launched(
     else:
         order, of_tile, tiles = groups
         row_tiles = tiles.shape[1]
-    tiling = FEW if of_tile == FEW.rows else MANY
-    grid = (row_tiles, triton.cdiv(outs, tiling.outs))
+    shape = FEW if of_tile == FEW.rows else MANY
+    grid = (row_tiles, triton.cdiv(outs, shape.outs))
     segments = triton.cdiv(width, SEGMENT)
     spread = segments > 1 and grid[0] * grid[1] < ENOUGH_PROGRAMS
     into = out.new_empty((segments, rows, outs)) if spread else out
@@ -234,11 +234,11 @@ def _launched(
         given.numbers, given.scales, given.sums, matrix.data, matrix.scales, into, order, tiles,
         rows, outs, width, steps, matrix.data.shape[1], matrix.run or width,
         0 if matrix.scales is None else matrix.scales.shape[1], sources, row_tiles,
-        ROWS=tiling.rows, OUTS=tiling.outs, STEP=kind.step, UNPACK=kind.unpack,
+        ROWS=shape.rows, OUTS=shape.outs, STEP=kind.step, UNPACK=kind.unpack,
         HALVES=kind.halves, MINIMUM=kind.minimum, FLOATS=kind.floats,
         SCALES=matrix.scales is not None, SPREAD=spread, GROUPED=groups is not None,
         PER_SEGMENT=SEGMENT // kind.step, UNROLL=max(1, UNDER_WAY // kind.step),
-        num_warps=tiling.warps,
+        num_warps=shape.warps,
     )  # fmt: skip
     if spread:
         _join[(triton.cdiv(out.numel(), JOINED),)](into, out, out.numel(), segments, JOINED=JOINED)
