@@ -148,6 +148,10 @@ def test_weights_that_a_cache_holds_are_read_from_there(catalog: Catalog) -> Non
     large = replica(catalog, choice, "q8-0", "qwen3-0.6b", machine).model
     assert small.setup.device.bandwidth_bytes_per_s == 9e10
     assert large.setup.device.bandwidth_bytes_per_s == 2e10
+    # What a step reads beside its weights counts: K and V of long texts leave no room in a cache.
+    short, long = (small.decode_step(8, tokens).seconds for tokens in (128, 30_000))
+    kv_bytes = 8 * 30_000 * 28 * 2 * 8 * 128 * 2
+    assert long > kv_bytes / 2e10 > 20 * short
     # Further rows cost something as soon as reading is quick.
     of_small, of_large = (
         model.decode_step(1, 128, 8).seconds / model.decode_step(1, 128).seconds

@@ -277,7 +277,8 @@ class EngineCore:
         load = None if plan.only_decodes else load_of(plan.rows)
         short_before = self._memory.times_short
         results = self._runner.run(plan.rows)
-        self._note_memory(results, short_before)
+        was_short = self._memory.times_short > short_before
+        self._note_memory(results, was_short=was_short)
         now_s = self._clock()
         first = [row.request.first_token_s is None for row in plan.rows]
         lengths = [row.request.num_wanted for row in plan.rows]
@@ -300,7 +301,9 @@ class EngineCore:
                 self._beside.begin(row.request)
         step_s = now_s - started_s
         self._steps.note(step_s, plan.num_tokens, cost, predicted_s=plan.limited_s)
-        if load is not None:
+        if was_short:
+            pass  # What it took says nothing of other steps of its size.
+        elif load is not None:
             self._times.note(load, step_s)
         elif self._speculation is not None:
             self._speculation.note_step(len(plan.rows), plan.num_tokens, step_s)
@@ -308,13 +311,13 @@ class EngineCore:
             self._costs.note(len(plan.rows), plan.num_tokens, step_s)
         return outputs
 
-    def _note_memory(self, results: Sequence[RowResult], short_before: int) -> None:
+    def _note_memory(self, results: Sequence[RowResult], *, was_short: bool) -> None:
         """Bound the next steps by what memory there was for this one."""
         memory = self._memory
         if not memory.times_short:
             return
         computed = not all(result.put_off for result in results)
-        pause_s = memory.note_step(was_short=memory.times_short > short_before, computed=computed)
+        pause_s = memory.note_step(was_short=was_short, computed=computed)
         self.scheduler.most_chunk = memory.limit
         if pause_s:
             self._sleep(pause_s)

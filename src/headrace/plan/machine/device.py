@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -43,6 +44,7 @@ class Device:
 
     name: str
     bandwidth_bytes_per_s: float
+    """Of a step that reads no more than `cached_bytes`."""
     peak_operations_per_s: Mapping[str, float]
     """Dense, by type ("bf16", "fp8", …)."""
     link: Link | None = None
@@ -54,6 +56,10 @@ class Device:
     """None if not stated."""
     inputs: tuple[Input, ...] = ()
     """The facts behind the figures, where they are of the catalog."""
+    cached_bytes: float = math.inf
+    """What a cache holds that is read at `bandwidth_bytes_per_s`."""
+    memory_bytes_per_s: float = 0.0
+    """Of a step that reads more; 0: the same."""
 
     def peak(self, compute_type: str) -> float:
         """Operations/s of products of `compute_type`; raises ConfigError naming what there is.

@@ -6,6 +6,7 @@ this machine, and whether a load fits is asked of the same memory plan as `plan 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -255,6 +256,8 @@ def _measured(
         bandwidth_bytes_per_s=limits.bytes_per_s,
         peak_operations_per_s=MappingProxyType(limits.peaks),
         inputs=limits.inputs,
+        cached_bytes=limits.cached_bytes,
+        memory_bytes_per_s=limits.memory_bytes_per_s,
     )
     return device, measured_efficiencies(catalog), None
 
@@ -265,25 +268,32 @@ class _Limits(NamedTuple):
     bytes_per_s: float
     peaks: dict[str, float]
     inputs: tuple[Input, ...]
+    cached_bytes: float
+    memory_bytes_per_s: float
+    """As of `Device`."""
 
 
 def _limits_of(machine: Machine, read_bytes: float) -> _Limits | None:
     """Of the fastest level and thread count that were measured, reading from where so many bytes
     lie; None where nothing was read."""
-    read = [one.bytes_per_s for one in machine.read_from(read_bytes)]
+    read = machine.read_from(read_bytes)
     if not read:
         return None
+    rate = max(one.bytes_per_s for one in read)
+    far = [one.bytes_per_s for one in machine.read_from(math.inf)]
+    footprint = min(one.footprint_bytes for one in read)
+    cached = footprint if far and footprint < DRAM_FOOTPRINT_BYTES else math.inf
     peaks: dict[str, float] = {}
     for one in machine.peak:
         kind = _PEAKS[one.kind]
         peaks[kind] = max(peaks.get(kind, 0.0), one.ops_per_s)
-    seen = [("read bandwidth", max(read), "byte/s")]
+    seen = [("read bandwidth", rate, "byte/s")]
     seen += [(f"peak of {kind}", peak, "operation/s") for kind, peak in peaks.items()]
     inputs = tuple(
         Input(name, value, unit, "headrace bench machine", "measured", machine.measured_at[:10])
         for name, value, unit in seen
     )
-    return _Limits(max(read), peaks, inputs)
+    return _Limits(rate, peaks, inputs, cached, max(far, default=rate))
 
 
 def _of_card(catalog: Catalog, row_id: str, machine: Machine | None) -> _Limits | None:

@@ -148,6 +148,9 @@ class SpeedModel:
             overhead_s=efficiencies.operation_s * _KERNELS_PER_LAYER * setup.shape.num_layers,
             devices=setup.parallelism.tensor,
         )
+        self._beyond_caches = self._roofline
+        if memory_bytes_per_s := setup.device.memory_bytes_per_s:
+            self._beyond_caches = replace(self._roofline, bandwidth_bytes_per_s=memory_bytes_per_s)
         # Links that are not known are told here, not in the middle of a sweep.
         self._communication_s(1)
 
@@ -381,7 +384,9 @@ class SpeedModel:
         if rates is not None:
             sent_s = self._communication_s(tokens)
             return rates.time(work, sent_s, self.setup.parallelism.tensor)
-        return self._roofline.time(work.work, self._communication_s(tokens))
+        is_cached = work.work.bytes <= self.setup.device.cached_bytes
+        roofline = self._roofline if is_cached else self._beyond_caches
+        return roofline.time(work.work, self._communication_s(tokens))
 
     def _communication_s(self, tokens: int) -> float:
         shape = self.setup.shape
