@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -64,11 +65,15 @@ class Measured(NamedTuple):
 
 
 def measured(name: str, model: Path, session: Session, serve: Sequence[str]) -> Measured:
-    """One session. serve: options of our server. Raises SystemExit where nothing was measured."""
+    """One session. model: its whole path. serve: options of our server. Raises SystemExit where
+    nothing was measured.
+    """
     command = [sys.executable, "-m", "headrace", "bench", "against", session.command, str(model)]
     command += ["--cases", ",".join(case.name for case in session.cases), "--json"]
     command += ["--minutes", str(session.minutes), "--", *NO_DRAFTS, *serve]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    # ik_llama.cpp's server writes a log where it runs.
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, cwd=folder)
     if not done.stdout:
         raise SystemExit(f"{name}: nothing was measured (status {done.returncode})")
     found = json.loads(done.stdout)

