@@ -303,3 +303,44 @@ def test_of_a_text_that_was_not_read_the_end_alone_gives_drafts_at_once() -> Non
     check_same(run(core, submits), alone(submits))
     assert lags[0] > 80 and max(lags[1:]) <= 20 and core.stats().spec_draft_tokens > 0
     draft.cache.check()
+
+
+class Forgetful(MockModel):
+    """A model of the last token alone, so that where its text begins makes no difference."""
+
+    def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> npt.NDArray[np.float32]:
+        super().forward(batch, kv)
+        rows = batch.token_ids[batch.logit_rows].tolist()
+        found = [np.random.default_rng(token_id).standard_normal(VOCAB) for token_id in rows]
+        return np.array(found, np.float32).reshape(len(rows), VOCAB)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"temperature": 1.0, "seed": 3},
+        {"repetition_penalty": 1.5},
+        {"temperature": 0.8, "seed": 5, "frequency_penalty": 1.2, "presence_penalty": 0.7},
+        {"temperature": 1.3, "seed": 7, "min_tokens": 8, "ignore_eos": False, "logprobs": 2},
+    ],
+)
+@pytest.mark.parametrize("length", [30, 90])
+def test_a_draft_that_begins_late_draws_as_its_target_does(
+    params: dict[str, object], length: int
+) -> None:
+    """By the place in the request's text, and by its counts of prompt and of output."""
+    draft, firsts = make_draft(Forgetful()), set[int]()
+    inner = draft.guess
+
+    def guess(wanted: Sequence[tuple[Request, int]], *rest: object, **named: object) -> object:
+        found = inner(wanted, 20, latest=True)
+        firsts.update(draft.cache._twins[request].first for request in found)
+        return found
+
+    draft.guess = guess  # type: ignore[assignment, method-assign]
+    submits = [submit("late", prompt(length), **{"max_tokens": 40, **params})]
+    core = drafting(draft, Forgetful())
+    expected = run(make_core(Forgetful(), speculative_config="none"), submits)
+    check_same(run(core, submits), expected)
+    assert firsts == {length + 1 - 20} and share_of(core) == 1
+    draft.cache.check()

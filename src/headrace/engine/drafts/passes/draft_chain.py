@@ -231,7 +231,7 @@ class DraftChain(ABC, Generic[Maker]):
                 GroupTable([(block,) * group.num_tables for block in blocks])
                 for group in self.cache.kv.groups
             ]
-            twin = Twin(own, self.cache.skipped)
+            twin = Twin(own, probe, self.cache.skipped)
             twin.num_known = 1
             row = DraftRow(probe, twin, 1, 1)
             began_s = self._clock()
@@ -266,10 +266,6 @@ class DraftChain(ABC, Generic[Maker]):
     @abstractmethod
     def _drawn(self, rows: Sequence[DraftRow]) -> None:
         """A pass has given these rows what they draw."""
-
-    @abstractmethod
-    def _place(self, row: DraftRow) -> DrawPosition:
-        """Where a row draws."""
 
     def _rows(
         self, wanted: Sequence[tuple[Request, int]], left: int, latest: bool
@@ -360,7 +356,11 @@ class DraftChain(ABC, Generic[Maker]):
 
     def _together(self, rows: Sequence[DraftRow]) -> Sequence[SampledToken | None]:
         logits = self._forward(rows, self._batch(rows))
-        places = [self._place(row) for row in rows if row.draws]
+        places = [
+            DrawPosition(row.twin.drawn, tuple(row.twin.drafts), self._look(row))
+            for row in rows
+            if row.draws
+        ]
         drawn = iter(self._sampler.sample(logits, places) if places else ())
         found: list[SampledToken | None] = [None] * len(rows)
         drawing = [index for index, row in enumerate(rows) if row.draws]
