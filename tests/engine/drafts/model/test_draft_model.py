@@ -14,7 +14,7 @@ import pytest
 from headrace.engine.core import EngineCore
 from headrace.engine.drafts.model.draft_model import DraftModel
 from headrace.engine.drafts.passes.draft_chain import CATCH_UP_TOKENS
-from headrace.engine.drafts.passes.model import Verdict
+from headrace.engine.drafts.passes.model import Judge, Verdict
 from headrace.engine.messages import Submit
 from headrace.engine.request import Request
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
@@ -55,6 +55,20 @@ def drafting(draft: DraftModel, model: MockModel | None = None, **settings: obje
     return make_core(
         model, vocabulary=vocabulary, draft=draft, speculative_config=ALWAYS, **settings
     )
+
+
+def judge_by(draft: DraftModel, judge: Judge | None) -> None:
+    """Have all of its drafts judged."""
+    inner = draft.guess
+
+    def guess(wanted: Sequence[tuple[Request, int]], *rest: object, **named: object) -> object:
+        return inner(wanted, judge=judge)
+
+    draft.guess = guess  # type: ignore[assignment, method-assign]
+
+
+def going_on(request: Request, place: int, probability: float) -> Verdict:
+    return "on"
 
 
 def share_of(core: EngineCore) -> float:
@@ -203,6 +217,29 @@ def test_a_draft_without_a_distribution_is_left_out_for_that_request_alone(
     assert "request a gets no more drafts" in said
     assert share_of(core) == 1
     assert draft.cache.kv.num_owned == 0
+
+
+@pytest.mark.parametrize("all_of_them", [False, True])
+def test_a_row_without_a_distribution_costs_the_others_no_pass(all_of_them: bool) -> None:
+    """Also where drafts are judged by their probabilities."""
+
+    class Spoiled(MockModel):
+        def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> npt.NDArray[np.float32]:
+            logits = super().forward(batch, kv)
+            logits[0 if not all_of_them else slice(None), 3] = np.nan
+            return logits
+
+    submits = [submit(str(at), prompt(9, at), max_tokens=20) for at in range(4)]
+    forwards = []
+    for judge in (None, going_on):
+        model = Spoiled()
+        draft = make_draft(model)
+        judge_by(draft, judge)
+        core = drafting(draft)
+        check_same(run(core, submits), alone(submits))
+        assert draft.num_failed == 0 < core.stats().spec_draft_failures
+        forwards.append(model.steps)
+    assert forwards[0] == forwards[1]
 
 
 def test_a_draft_that_raises_is_left_out_for_that_request_alone(survived: Survived) -> None:

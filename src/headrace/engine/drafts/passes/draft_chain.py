@@ -376,14 +376,23 @@ class DraftChain(ABC, Generic[Maker]):
     def _rate(
         self, logits: Array, rows: Sequence[DraftRow], draws: Sequence[SampledToken | None]
     ) -> None:
-        """Note the probabilities of what rows of logits, one for each row, drew."""
-        ids = [0 if draw is None else draw.token_id or 0 for draw in draws]
-        top = self._ops.top_logprobs(logits, np.array(ids, np.int32), 1, self._num_tokens)
-        for row, draw, logprob in zip(rows, draws, top.chosen.tolist(), strict=True):
-            if draw is not None and draw.token_id is not None:
-                rated = self._rated.setdefault(row.request, [])
-                # A row that is computed again, as another one failed, is rated again.
-                rated[len(row.twin.drafts) :] = [RatedDraft(draw.token_id, exp(logprob))]
+        """Note the probabilities of what rows of logits, one for each row, drew; where nothing was
+        drawn there may be no distribution, so that those rows are left out."""
+        drawn = [
+            (at, row, draw.token_id)
+            for at, (row, draw) in enumerate(zip(rows, draws, strict=True))
+            if draw is not None and draw.token_id is not None
+        ]
+        if not drawn:
+            return
+        if len(drawn) < len(rows):
+            logits = self._ops.take_rows(logits, np.array([at for at, _, _ in drawn], np.int32))
+        ids = np.array([token_id for _, _, token_id in drawn], np.int32)
+        top = self._ops.top_logprobs(logits, ids, 1, self._num_tokens)
+        for (_, row, token_id), logprob in zip(drawn, top.chosen.tolist(), strict=True):
+            rated = self._rated.setdefault(row.request, [])
+            # A row that is computed again, as another one failed, is rated again.
+            rated[len(row.twin.drafts) :] = [RatedDraft(token_id, exp(logprob))]
 
     def _is_masked(self, logits: Array, at: int, place: DrawPosition, draw: SampledToken) -> bool:
         """Whether nothing was drawn because a grammar leaves none of the draft's own tokens, which
