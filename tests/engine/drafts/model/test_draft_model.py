@@ -13,8 +13,7 @@ import pytest
 
 from headrace.engine.core import EngineCore
 from headrace.engine.drafts.model.draft_model import DraftModel
-from headrace.engine.drafts.passes.draft_chain import CATCH_UP_TOKENS
-from headrace.engine.drafts.passes.model import Judge, Verdict
+from headrace.engine.drafts.passes.model import CATCH_UP_TOKENS, Judge, Verdict
 from headrace.engine.messages import Submit
 from headrace.engine.request import Request
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
@@ -381,3 +380,27 @@ def test_a_draft_that_begins_late_draws_as_its_target_does(
     check_same(run(core, submits), expected)
     assert firsts == {length + 1 - 20} and share_of(core) == 1
     draft.cache.check()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_was_read_is_kept_where_all_that_came_since_is_read(kept: bool) -> None:
+    draft, firsts, step = make_draft(MockModel()), list[int](), 0
+    inner = draft.guess
+
+    def guess(wanted: Sequence[tuple[Request, int]], *rest: object, **named: object) -> object:
+        nonlocal step
+        step += 1
+        ((request, _),) = wanted
+        if 2 < step < 40:
+            return {}
+        lag = draft.lag(request)
+        found = inner(wanted, (lag if kept else 16) if lag < 90 else None, latest=lag < 90)
+        firsts.extend(draft.cache._twins[request].first for request in found)
+        if step >= 40:
+            assert found and 0 < draft.num_at_hand(request) <= len(request.token_ids)
+        return found
+
+    draft.guess = guess  # type: ignore[assignment, method-assign]
+    submits = [submit("r", prompt(90), max_tokens=60)]
+    check_same(run(drafting(draft), submits), alone(submits))
+    assert (set(firsts) == {0}) is kept

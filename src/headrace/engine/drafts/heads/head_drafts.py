@@ -119,6 +119,10 @@ class HeadDrafts(DraftChain[Head]):
         wanted = min(READY_TOKENS, len(request.token_ids) - 1)
         return max(0, wanted - self.features.num_held(request))
 
+    def num_at_hand(self, request: Request) -> int:
+        """As of DraftChain: behind READY_TOKENS of them a head is as good as it gets."""
+        return min(super().num_at_hand(request), READY_TOKENS)
+
     def _make_cache(self, kv: KVCache) -> DraftCache:
         return DraftCache(kv, self._params_of, skipped=1, readable_from=self._readable_from)
 

@@ -100,6 +100,11 @@ class DraftCache:
             return len(request.token_ids) - max(self.skipped, self._readable_from(request))
         return len(request.token_ids) - twin.first - min(twin.num_known, twin.num_written)
 
+    def num_at_hand(self, request: Request) -> int:
+        """Tokens of a request that are computed."""
+        twin = self._twins.get(request)
+        return 0 if twin is None else min(twin.num_known, twin.num_written)
+
     def cover(
         self, request: Request, num_drafts: int, wanted: Collection[Request], start: int = 0
     ) -> Twin | None:

@@ -29,7 +29,7 @@ import numpy as np
 
 from headrace.engine.drafts.passes.draft_cache import DraftCache, Twin
 from headrace.engine.drafts.passes.features import Features
-from headrace.engine.drafts.passes.model import Judge, Pass, RatedDraft
+from headrace.engine.drafts.passes.model import CATCH_UP_TOKENS, Judge, Pass, RatedDraft
 from headrace.engine.drafts.passes.model_drafts import FEW_TOKENS
 from headrace.engine.grammars.constraint import Look
 from headrace.engine.kv.block_tables import BlockTables
@@ -43,9 +43,6 @@ from headrace.errors import ConfigError
 from headrace.ops.interface import Array, Ops
 from headrace.ops.kv import RaggedBatch
 
-CATCH_UP_TOKENS = 128
-"""Tokens of all requests that the draft has not seen and computes in a step, beside those that came
-in the last ones."""
 MOST_DRAFTS = 64
 """Of a request, whatever the setting is."""
 
@@ -207,6 +204,10 @@ class DraftChain(ABC, Generic[Maker]):
     def lag(self, request: Request) -> int:
         """Tokens that it has to compute before its first draft, at most."""
         return self.cache.lag(request)
+
+    def num_at_hand(self, request: Request) -> int:
+        """As of PassModel."""
+        return self.cache.num_at_hand(request)
 
     def clear(self) -> None:
         """Forget every cached block that no request holds."""
