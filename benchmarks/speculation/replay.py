@@ -26,8 +26,8 @@ from typing import Any, NamedTuple, cast
 
 from benchmarks.markdown import surroundings, table
 from benchmarks.speculation.recording import Recording, read_recording, record
-from headrace.engine.drafts.passes.draft_chain import CATCH_UP_TOKENS, WARM_UP_PASSES, DraftChain
-from headrace.engine.drafts.passes.model import Pass, RatedDraft
+from headrace.engine.drafts.passes.draft_chain import WARM_UP_PASSES, DraftChain
+from headrace.engine.drafts.passes.model import CATCH_UP_TOKENS, Pass, RatedDraft
 from headrace.engine.drafts.passes.model_drafts import FEW_TOKENS
 from headrace.engine.drafts.source import MOST_MATCH, Guess
 from headrace.engine.drafts.speculation import Speculation
@@ -116,7 +116,9 @@ class Stream:
         self.text = Text(f"text {number} of {texts}" if texts else f"text {number}")
         self.chance, self.spans = 0.0, False
         self.read = 0
-        """Tokens of it that a draft model has read."""
+        """Tokens of it that a draft model has read, or passed over."""
+        self.begun = 0
+        """Those that it passed over: of which it has nothing."""
 
     def run(self, most: int) -> int:
         """Right guesses in a row from where it is, at most so many."""
@@ -191,6 +193,11 @@ class TextModel:
         """Of the tokens it has to read."""
         return len(request.token_ids) - self._streams[request].read
 
+    def num_at_hand(self, request: Request) -> int:
+        """Of a request."""
+        stream = self._streams[request]
+        return stream.read - stream.begun
+
     def watch(self, requests: object) -> None:
         """It reads tokens alone."""
 
@@ -224,8 +231,9 @@ class TextModel:
         read, found = 0, dict[Request, list[int]]()
         for request, count in wanted:
             if latest:
-                unread = len(request.token_ids) - left
-                self._streams[request].read = max(self._streams[request].read, unread)
+                stream, unread = self._streams[request], len(request.token_ids) - left
+                if stream.read < unread:
+                    stream.read = stream.begun = unread
             lag = self.lag(request)
             tokens = lag if lag <= FEW_TOKENS else min(lag, left)
             left -= tokens if lag > FEW_TOKENS else 0

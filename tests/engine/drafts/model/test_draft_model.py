@@ -13,8 +13,7 @@ import pytest
 
 from headrace.engine.core import EngineCore
 from headrace.engine.drafts.model.draft_model import DraftModel
-from headrace.engine.drafts.passes.draft_chain import CATCH_UP_TOKENS
-from headrace.engine.drafts.passes.model import Verdict
+from headrace.engine.drafts.passes.model import CATCH_UP_TOKENS, Judge, Verdict
 from headrace.engine.messages import Submit
 from headrace.engine.request import Request
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
@@ -55,6 +54,20 @@ def drafting(draft: DraftModel, model: MockModel | None = None, **settings: obje
     return make_core(
         model, vocabulary=vocabulary, draft=draft, speculative_config=ALWAYS, **settings
     )
+
+
+def judge_by(draft: DraftModel, judge: Judge | None) -> None:
+    """Have all of its drafts judged."""
+    inner = draft.guess
+
+    def guess(wanted: Sequence[tuple[Request, int]], *rest: object, **named: object) -> object:
+        return inner(wanted, judge=judge)
+
+    draft.guess = guess  # type: ignore[assignment, method-assign]
+
+
+def going_on(request: Request, place: int, probability: float) -> Verdict:
+    return "on"
 
 
 def share_of(core: EngineCore) -> float:
@@ -205,6 +218,29 @@ def test_a_draft_without_a_distribution_is_left_out_for_that_request_alone(
     assert draft.cache.kv.num_owned == 0
 
 
+@pytest.mark.parametrize("all_of_them", [False, True])
+def test_a_row_without_a_distribution_costs_the_others_no_pass(all_of_them: bool) -> None:
+    """Also where drafts are judged by their probabilities."""
+
+    class Spoiled(MockModel):
+        def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> npt.NDArray[np.float32]:
+            logits = super().forward(batch, kv)
+            logits[0 if not all_of_them else slice(None), 3] = np.nan
+            return logits
+
+    submits = [submit(str(at), prompt(9, at), max_tokens=20) for at in range(4)]
+    forwards = []
+    for judge in (None, going_on):
+        model = Spoiled()
+        draft = make_draft(model)
+        judge_by(draft, judge)
+        core = drafting(draft)
+        check_same(run(core, submits), alone(submits))
+        assert draft.num_failed == 0 < core.stats().spec_draft_failures
+        forwards.append(model.steps)
+    assert forwards[0] == forwards[1]
+
+
 def test_a_draft_that_raises_is_left_out_for_that_request_alone(survived: Survived) -> None:
     submits = [submit(name, prompt(9, at), max_tokens=40) for at, name in enumerate("ab")]
     expected = alone(submits)
@@ -303,3 +339,68 @@ def test_of_a_text_that_was_not_read_the_end_alone_gives_drafts_at_once() -> Non
     check_same(run(core, submits), alone(submits))
     assert lags[0] > 80 and max(lags[1:]) <= 20 and core.stats().spec_draft_tokens > 0
     draft.cache.check()
+
+
+class Forgetful(MockModel):
+    """A model of the last token alone, so that where its text begins makes no difference."""
+
+    def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> npt.NDArray[np.float32]:
+        super().forward(batch, kv)
+        rows = batch.token_ids[batch.logit_rows].tolist()
+        found = [np.random.default_rng(token_id).standard_normal(VOCAB) for token_id in rows]
+        return np.array(found, np.float32).reshape(len(rows), VOCAB)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"temperature": 1.0, "seed": 3},
+        {"repetition_penalty": 1.5},
+        {"temperature": 0.8, "seed": 5, "frequency_penalty": 1.2, "presence_penalty": 0.7},
+        {"temperature": 1.3, "seed": 7, "min_tokens": 8, "ignore_eos": False, "logprobs": 2},
+    ],
+)
+@pytest.mark.parametrize("length", [30, 90])
+def test_a_draft_that_begins_late_draws_as_its_target_does(
+    params: dict[str, object], length: int
+) -> None:
+    """By the place in the request's text, and by its counts of prompt and of output."""
+    draft, firsts = make_draft(Forgetful()), set[int]()
+    inner = draft.guess
+
+    def guess(wanted: Sequence[tuple[Request, int]], *rest: object, **named: object) -> object:
+        found = inner(wanted, 20, latest=True)
+        firsts.update(draft.cache._twins[request].first for request in found)
+        return found
+
+    draft.guess = guess  # type: ignore[assignment, method-assign]
+    submits = [submit("late", prompt(length), **{"max_tokens": 40, **params})]
+    core = drafting(draft, Forgetful())
+    expected = run(make_core(Forgetful(), speculative_config="none"), submits)
+    check_same(run(core, submits), expected)
+    assert firsts == {length + 1 - 20} and share_of(core) == 1
+    draft.cache.check()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_was_read_is_kept_where_all_that_came_since_is_read(kept: bool) -> None:
+    draft, firsts, step = make_draft(MockModel()), list[int](), 0
+    inner = draft.guess
+
+    def guess(wanted: Sequence[tuple[Request, int]], *rest: object, **named: object) -> object:
+        nonlocal step
+        step += 1
+        ((request, _),) = wanted
+        if 2 < step < 40:
+            return {}
+        lag = draft.lag(request)
+        found = inner(wanted, (lag if kept else 16) if lag < 90 else None, latest=lag < 90)
+        firsts.extend(draft.cache._twins[request].first for request in found)
+        if step >= 40:
+            assert found and 0 < draft.num_at_hand(request) <= len(request.token_ids)
+        return found
+
+    draft.guess = guess  # type: ignore[assignment, method-assign]
+    submits = [submit("r", prompt(90), max_tokens=60)]
+    check_same(run(drafting(draft), submits), alone(submits))
+    assert (set(firsts) == {0}) is kept

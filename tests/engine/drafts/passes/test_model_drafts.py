@@ -31,6 +31,7 @@ class Machine:
         self.passes = [Pass(1, draft)]
         self.num_read = 0
         self.read: dict[Request, int] = {}
+        self.begun: dict[Request, int] = {}
         self.rng = random.Random(11)
 
     def step_s(self, num_tokens: int) -> float:
@@ -48,6 +49,9 @@ class Machine:
 
     def lag(self, request: Request) -> int:
         return len(request.token_ids) - self.read.get(request, 0)
+
+    def num_at_hand(self, request: Request) -> int:
+        return self.read.get(request, 0) - self.begun.get(request, 0)
 
     def watch(self, requests: object) -> None:
         """It reads tokens alone."""
@@ -72,7 +76,8 @@ class Machine:
         for request, count in wanted:
             if latest:
                 unread = len(request.token_ids) - left
-                self.read[request] = max(self.read.get(request, 0), unread)
+                if self.read.get(request, 0) < unread:
+                    self.read[request] = self.begun[request] = unread
             lag = self.lag(request)
             reads = lag if lag <= 16 else min(lag, left)
             left -= reads if lag > 16 else 0
@@ -226,6 +231,42 @@ def test_of_a_text_that_was_not_read_the_end_is_read_for_a_try() -> None:
         drafts.note_step(machine.step_s(1))
     assert drafts.is_try and len(found[row]) == 1
     assert machine.num_read <= 200 * 2 + 16
+
+
+@pytest.mark.parametrize(("credit", "kept"), [(2.9, 4000), (0.3, 0)])
+def test_what_was_read_of_a_text_is_kept_where_the_credit_pays_for_what_came(
+    credit: float, kept: int
+) -> None:
+    """Forty tokens that came while nothing was drafted, behind a long text that was read."""
+    machine = Machine(0.5, target=1.0, row=0.05, draft=0.15)
+    costs = StepCosts()
+    for _ in range(20):
+        costs.note(1, 1, 1.0)
+    drafts = ModelDrafts(machine, costs, most=5)
+    row = request_of("r", 4040)
+    machine.read[row] = 4000
+    drafts._account.steps = 0.0  # nothing is chosen
+    drafts._tries._credit_s = credit
+    drafts.begin_step()
+    assert drafts.guess(1, [DraftRoom(row, 5)], 1 << 20) and drafts.is_try
+    assert machine.num_read == (40 if kept else 16)
+    assert machine.num_read + kept == machine.num_at_hand(row)
+
+
+def test_passes_that_take_no_time_by_a_coarse_clock_are_no_fault() -> None:
+    machine = Machine(0.9, target=1.0, row=0.05, draft=0.0)
+    costs = StepCosts()
+    drafts = ModelDrafts(machine, costs, most=3)
+    row, made = request_of("r"), 0
+    for _ in range(60):
+        drafts.begin_step()
+        found = drafts.guess(1, [DraftRoom(row, 3)], 64)
+        made += bool(found)
+        drafts.note(row, len(row.token_ids), [1])
+        row.token_ids.append(1)
+        costs.note(1, 1, 1.0)
+        drafts.note_step(1.0, 0.5 if found else None)
+    assert made
 
 
 def test_what_is_there_for_nothing_is_kept_where_it_promises_as_much() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from copy import copy
 from typing import Protocol
 
 import numpy as np
@@ -21,7 +20,6 @@ from headrace.engine.drafts.passes.features import Features
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.memory.kv_memory import CachePlan
 from headrace.engine.request import Request
-from headrace.engine.sampling.sampler import DrawPosition
 from headrace.ops.interface import Array, Ops
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
 
@@ -121,6 +119,10 @@ class HeadDrafts(DraftChain[Head]):
         wanted = min(READY_TOKENS, len(request.token_ids) - 1)
         return max(0, wanted - self.features.num_held(request))
 
+    def num_at_hand(self, request: Request) -> int:
+        """As of DraftChain: behind READY_TOKENS of them a head is as good as it gets."""
+        return min(super().num_at_hand(request), READY_TOKENS)
+
     def _make_cache(self, kv: KVCache) -> DraftCache:
         return DraftCache(kv, self._params_of, skipped=1, readable_from=self._readable_from)
 
@@ -198,12 +200,3 @@ class HeadDrafts(DraftChain[Head]):
             for own, each in zip(parts, kept, strict=True):
                 own.append(each)
         return [self._ops.stacked(own) for own in parts]
-
-    def _place(self, row: DraftRow) -> DrawPosition:
-        # A request of all tokens: its position, and what its penalties count, begin with the first
-        # one, which the twin does not have.
-        request = row.request
-        if request.params.logprobs is not None:
-            request = copy(request)
-            request.params = row.twin.request.params  # without log probabilities
-        return DrawPosition(request, tuple(row.twin.drafts), self._look(row))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from headrace.engine.drafts.passes.draft_chain import DraftChain, DraftRow
 from headrace.engine.model import Model
-from headrace.engine.sampling.sampler import DrawPosition
 from headrace.ops.interface import Array
 from headrace.ops.kv import RaggedBatch
 
@@ -25,7 +24,3 @@ class DraftModel(DraftChain[Model]):
     def _forward(self, rows: Sequence[DraftRow], batch: RaggedBatch) -> Array:
         del rows
         return self.maker.forward(batch, self._arrays)
-
-    def _place(self, row: DraftRow) -> DrawPosition:
-        # The twin, because it asks for no log probabilities.
-        return DrawPosition(row.twin.request, look=self._look(row))

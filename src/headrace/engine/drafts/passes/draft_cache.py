@@ -25,9 +25,13 @@ from headrace.engine.request import Request, State
 class Twin:
     """A request as the draft has it."""
 
-    def __init__(self, request: Request, first: int = 0) -> None:
+    def __init__(self, request: Request, drawn: Request, first: int = 0) -> None:
         self.request = request
         """With the draft's own tables and slot; its tokens end with the last drafts."""
+        self.drawn = drawn
+        """As which drafts are drawn: all tokens of the target's request, wherever the twin begins,
+        since the random number of a place, penalties and the like depend on them; and the
+        parameters of drafts."""
         self.first = first
         """The place in the target's tokens of its own first one."""
         self.num_known = 0
@@ -95,6 +99,11 @@ class DraftCache:
         if twin is None:
             return len(request.token_ids) - max(self.skipped, self._readable_from(request))
         return len(request.token_ids) - twin.first - min(twin.num_known, twin.num_written)
+
+    def num_at_hand(self, request: Request) -> int:
+        """Tokens of a request that are computed."""
+        twin = self._twins.get(request)
+        return 0 if twin is None else min(twin.num_known, twin.num_written)
 
     def cover(
         self, request: Request, num_drafts: int, wanted: Collection[Request], start: int = 0
@@ -169,7 +178,7 @@ class DraftCache:
         if self.kv.admit(own, match, own.num_wanted + num_drafts, 0) is None:
             return None
         own.slot = self._take_slot()
-        twin = Twin(own, first)
+        twin = Twin(own, self._drawn(request, own.params), first)
         twin.num_known = own.num_wanted
         twin.num_written = own.num_computed
         return twin
@@ -185,11 +194,23 @@ class DraftCache:
         return Request(
             request_id=request.request_id,
             token_ids=request.token_ids[first:],
-            num_prompt=request.num_prompt - first,
+            num_prompt=max(0, request.num_prompt - first),
             params=self._params_of(request.params),
             max_len=request.max_len - first,
             end_ids=request.end_ids,
             cache_salt=salt,
+            state=State.RUNNING,
+        )
+
+    def _drawn(self, request: Request, params: SamplingParams) -> Request:
+        """The request as which drafts are drawn; its tokens are the target's own list."""
+        return Request(
+            request_id=request.request_id,
+            token_ids=request.token_ids,
+            num_prompt=request.num_prompt,
+            params=params,
+            max_len=request.max_len,
+            end_ids=request.end_ids,
             seed=request.seed,
             state=State.RUNNING,
             thinking=request.thinking,

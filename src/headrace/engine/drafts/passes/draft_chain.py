@@ -29,7 +29,7 @@ import numpy as np
 
 from headrace.engine.drafts.passes.draft_cache import DraftCache, Twin
 from headrace.engine.drafts.passes.features import Features
-from headrace.engine.drafts.passes.model import Judge, Pass, RatedDraft
+from headrace.engine.drafts.passes.model import CATCH_UP_TOKENS, Judge, Pass, RatedDraft
 from headrace.engine.drafts.passes.model_drafts import FEW_TOKENS
 from headrace.engine.grammars.constraint import Look
 from headrace.engine.kv.block_tables import BlockTables
@@ -43,9 +43,6 @@ from headrace.errors import ConfigError
 from headrace.ops.interface import Array, Ops
 from headrace.ops.kv import RaggedBatch
 
-CATCH_UP_TOKENS = 128
-"""Tokens of all requests that the draft has not seen and computes in a step, beside those that came
-in the last ones."""
 MOST_DRAFTS = 64
 """Of a request, whatever the setting is."""
 
@@ -208,6 +205,10 @@ class DraftChain(ABC, Generic[Maker]):
         """Tokens that it has to compute before its first draft, at most."""
         return self.cache.lag(request)
 
+    def num_at_hand(self, request: Request) -> int:
+        """As of PassModel."""
+        return self.cache.num_at_hand(request)
+
     def clear(self) -> None:
         """Forget every cached block that no request holds."""
         self.cache.kv.forget_cached()
@@ -231,7 +232,7 @@ class DraftChain(ABC, Generic[Maker]):
                 GroupTable([(block,) * group.num_tables for block in blocks])
                 for group in self.cache.kv.groups
             ]
-            twin = Twin(own, self.cache.skipped)
+            twin = Twin(own, probe, self.cache.skipped)
             twin.num_known = 1
             row = DraftRow(probe, twin, 1, 1)
             began_s = self._clock()
@@ -266,10 +267,6 @@ class DraftChain(ABC, Generic[Maker]):
     @abstractmethod
     def _drawn(self, rows: Sequence[DraftRow]) -> None:
         """A pass has given these rows what they draw."""
-
-    @abstractmethod
-    def _place(self, row: DraftRow) -> DrawPosition:
-        """Where a row draws."""
 
     def _rows(
         self, wanted: Sequence[tuple[Request, int]], left: int, latest: bool
@@ -360,7 +357,11 @@ class DraftChain(ABC, Generic[Maker]):
 
     def _together(self, rows: Sequence[DraftRow]) -> Sequence[SampledToken | None]:
         logits = self._forward(rows, self._batch(rows))
-        places = [self._place(row) for row in rows if row.draws]
+        places = [
+            DrawPosition(row.twin.drawn, tuple(row.twin.drafts), self._look(row))
+            for row in rows
+            if row.draws
+        ]
         drawn = iter(self._sampler.sample(logits, places) if places else ())
         found: list[SampledToken | None] = [None] * len(rows)
         drawing = [index for index, row in enumerate(rows) if row.draws]
@@ -376,14 +377,23 @@ class DraftChain(ABC, Generic[Maker]):
     def _rate(
         self, logits: Array, rows: Sequence[DraftRow], draws: Sequence[SampledToken | None]
     ) -> None:
-        """Note the probabilities of what rows of logits, one for each row, drew."""
-        ids = [0 if draw is None else draw.token_id or 0 for draw in draws]
-        top = self._ops.top_logprobs(logits, np.array(ids, np.int32), 1, self._num_tokens)
-        for row, draw, logprob in zip(rows, draws, top.chosen.tolist(), strict=True):
-            if draw is not None and draw.token_id is not None:
-                rated = self._rated.setdefault(row.request, [])
-                # A row that is computed again, as another one failed, is rated again.
-                rated[len(row.twin.drafts) :] = [RatedDraft(draw.token_id, exp(logprob))]
+        """Note the probabilities of what rows of logits, one for each row, drew; where nothing was
+        drawn there may be no distribution, so that those rows are left out."""
+        drawn = [
+            (at, row, draw.token_id)
+            for at, (row, draw) in enumerate(zip(rows, draws, strict=True))
+            if draw is not None and draw.token_id is not None
+        ]
+        if not drawn:
+            return
+        if len(drawn) < len(rows):
+            logits = self._ops.take_rows(logits, np.array([at for at, _, _ in drawn], np.int32))
+        ids = np.array([token_id for _, _, token_id in drawn], np.int32)
+        top = self._ops.top_logprobs(logits, ids, 1, self._num_tokens)
+        for (_, row, token_id), logprob in zip(drawn, top.chosen.tolist(), strict=True):
+            rated = self._rated.setdefault(row.request, [])
+            # A row that is computed again, as another one failed, is rated again.
+            rated[len(row.twin.drafts) :] = [RatedDraft(token_id, exp(logprob))]
 
     def _is_masked(self, logits: Array, at: int, place: DrawPosition, draw: SampledToken) -> bool:
         """Whether nothing was drawn because a grammar leaves none of the draft's own tokens, which

@@ -7,6 +7,10 @@ from typing import Literal, NamedTuple, Protocol
 
 from headrace.engine.request import Request
 
+CATCH_UP_TOKENS = 128
+"""Tokens of all requests that the draft has not seen and computes in a step, beside those that came
+in the last ones."""
+
 
 class Pass(NamedTuple):
     """A pass of the draft: of so many tokens, in so many seconds."""
@@ -53,6 +57,9 @@ class PassModel(Protocol):
 
     def lag(self, request: Request) -> int:
         """Tokens that it has to read before its first draft, at most."""
+
+    def num_at_hand(self, request: Request) -> int:
+        """Tokens of a request that it has read and that its drafts are the better for."""
 
     def num_passes(self, num_drafts: int) -> int:
         """Passes that so many drafts of a request take."""

@@ -32,7 +32,7 @@ from typing import NamedTuple
 from headrace.engine.drafts.gain_account import MOST as MOST_ACCOUNT
 from headrace.engine.drafts.gain_account import GainAccount
 from headrace.engine.drafts.passes.draft_chances import DraftChances
-from headrace.engine.drafts.passes.model import Judge, PassModel, Verdict
+from headrace.engine.drafts.passes.model import CATCH_UP_TOKENS, Judge, PassModel, Verdict
 from headrace.engine.drafts.passes.pass_costs import PassCosts
 from headrace.engine.drafts.passes.reading import Reading
 from headrace.engine.drafts.passes.tries import AT_ONCE, TRY_READS, Tries
@@ -187,7 +187,7 @@ class ModelDrafts:
         if not chosen:
             return {}
         if self.is_try:
-            return self._drafts(chosen, self._tokens_of_try(step_s), latest=True)
+            return self._drafts(chosen, self._tries.num_read, latest=True)
         return self._drafts(chosen, self._tokens_within(step_s))
 
     def note(self, request: Request, num_before: int, token_ids: Sequence[int]) -> None:
@@ -313,7 +313,7 @@ class ModelDrafts:
         hope = self._chances.hopes(request, count, self._rich)[-1] if count > 0 else 0.0
         verdict = self._tries.ask(
             request, batch, count, step_s,
-            most_read=self._tokens_of_try(step_s), hoped_s=hope * step_s / batch,
+            most_read=min(TRY_READS, self._tokens_within(step_s)), hoped_s=hope * step_s / batch,
         )  # fmt: skip
         if verdict == "now":
             self._next_rest = 1
@@ -359,10 +359,6 @@ class ModelDrafts:
         """How full the account is, 0 to 1."""
         return min(1.0, max(0.0, self._account.steps / MOST_ACCOUNT))
 
-    def _tokens_of_try(self, step_s: float) -> int:
-        """Tokens of a request that are read for a try, at most."""
-        return min(TRY_READS, self._tokens_within(step_s))
-
     def _judge(self, chosen: Sequence[tuple[Request, int]]) -> Judge:
         """What becomes of drafts as they are made: one is left out where its place in the step is
         expected to cost more than it gives, and it is the last where that holds of the next one and
@@ -393,6 +389,7 @@ class ModelDrafts:
 
     def _tokens_within(self, seconds: float) -> int:
         """Tokens that are read in about the time of a step."""
-        return min(
-            128, max(16, int(seconds / self._passes.seconds_per_token(self._costs.seconds(1, 1))))
-        )
+        token_s = self._passes.seconds_per_token(self._costs.seconds(1, 1))
+        if token_s * CATCH_UP_TOKENS <= seconds:  # none at all by a coarse clock
+            return CATCH_UP_TOKENS
+        return max(FEW_TOKENS, int(seconds / token_s))

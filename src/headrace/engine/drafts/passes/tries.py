@@ -6,11 +6,14 @@ A try has to cost less than the credit, by what is believed of it: what its pass
 its drafts are not expected to spare. What it really gained or lost is booked, here and on the
 account of gains, so that over any stretch tries lose no more than that share.
 
-A try has one draft, and where that is right the next one is of the same request. Of a text that was
-not read for long its last tokens alone are, as if it began there: to keep abreast of a text that
-may never be drafted for would cost more than tries may. A draft that needs some tokens more before
-it is as good as it gets (a head, of what the target computes of a request that is watched) has that
-request watched first, once there is credit for this and for some tries behind it.
+A try has one draft, and where that is right the next one is of the same request. What its model has
+read of the text is kept where the credit pays for all that came since. Of other texts the last
+TRY_READS tokens alone are read, as if they began there, for each step brings a token, to read which
+takes more than the step's credit (a pass of 128 tokens takes nine times as long as one of a single
+one, so that a token costs 0.017 of a step where a pass takes a quarter of it, and credit is 0.003):
+a text that was not read at once would never be read again. A draft that needs some tokens more
+before it is as good as it gets (a head, of what the target computes of a request that is watched)
+has that request watched first, once there is credit for this and for some tries behind it.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from headrace.engine.drafts.passes.model import PassModel
+from headrace.engine.drafts.passes.model import CATCH_UP_TOKENS, PassModel
 from headrace.engine.drafts.passes.pass_costs import PassCosts
 from headrace.engine.drafts.passes.reading import Reading
 from headrace.engine.drafts.step_costs import StepCosts
@@ -37,8 +40,9 @@ LEAST_LOST = 0.1
 FEW_TOKENS = 16
 """That are read in passing; where there are more, they are read for some tries."""
 TRY_READS = 16
-"""Tokens of a request that are read for a try, at most. headrace-head is right as often behind
-sixteen as behind more (heads/head_drafts.py)."""
+"""Tokens of a request that are read for a try where what came before is given up. headrace-head is
+right as often behind sixteen as behind more (heads/head_drafts.py); a draft model of which more is
+known is better with it."""
 TRY_LAG = 16
 """Of requests of which no more tokens have to be read the one is tried that was not for longest."""
 AT_ONCE = 4
@@ -63,6 +67,8 @@ class Tries:
         self._credit_s: float | None = None
         self._price_s = 0.0
         """What the try that was looked at last is expected to take beyond a step without."""
+        self.num_read = 0
+        """Tokens that are read for it, at most."""
         self._waited_steps = 0
         """That it waited for what its drafts are made of."""
         self._num_tries = 0
@@ -101,10 +107,14 @@ class Tries:
     ) -> Literal["now", "later", "no"]:
         """Whether to try so many drafts of a request, in a step in which `batch` decode and that
         takes so long without; later: when it was watched for some tokens more. most_read: tokens of
-        a request that are read for a try, at most. hoped_s: what its drafts are expected to
-        spare."""
+        a request that are read for a try, at most, where what was read before is given up. hoped_s:
+        what its drafts are expected to spare."""
         missing = self._model.num_missing(request)
-        self._price_s = self._price(request, batch, count, missing, step_s, most_read, hoped_s)
+        for most in (self._read_for(request, most_read), most_read):
+            self.num_read = most
+            self._price_s = self._price(request, batch, count, missing, step_s, most, hoped_s)
+            if self._credit_s is None or self._price_s <= self._credit_s:
+                break
         if self._credit_s is None or self._price_s > self._credit_s or count < 1:
             self._waited_steps = 0
             return "no"
@@ -140,6 +150,13 @@ class Tries:
         self._tried_at.pop(request, None)
         if request is self._promising:
             self._promising = None
+
+    def _read_for(self, request: Request, most_read: int) -> int:
+        """Tokens of a request that are read where what was read before is kept; most_read where it
+        is not worth it, or one pass does not read so many."""
+        lag = self._model.lag(request)
+        keeps = self._model.num_at_hand(request) > TRY_READS and lag <= CATCH_UP_TOKENS
+        return max(lag, most_read) if keeps else most_read
 
     def _price(
         self,
