@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from headrace.engine.drafts.heads.few_bits import few_bits_bytes
 from headrace.errors import CheckpointError, ConfigError, UnsupportedModelError
 from headrace.models import Model, load_model, read_config
 from headrace.models.heads import MtpHead, load_mtp, open_mtp_folder
@@ -104,6 +105,22 @@ def test_rows_of_a_head_in_the_folder_come_before_the_model_s(
     folder = write_mtp_folder(tmp_path, both, offsets=EVERY_SECOND, **weights)
     found = open_mtp_folder(folder, alone, read_config(alone))
     np.testing.assert_array_equal(found.folder.tensors["lm_head.weight"].to_f32(), rows)
+
+
+def test_rows_of_the_model_s_head_count_as_so_many(tmp_path: Path, reference: Ops) -> None:
+    """In few bits already, so that they stay views of the whole table."""
+    both = tiny_mtp("qwen3", "Q4_0", tie_word_embeddings=False)
+    alone = without_layers(both)
+    folder = write_mtp_folder(tmp_path, both, offsets=np.arange(9))
+    found = open_mtp_folder(folder, alone, read_config(alone))
+    rows = found.folder.tensors["lm_head.weight"]
+    assert rows.codec.name == "Q4_0" and rows.nbytes == 9 * (64 // 32 * 18)
+    layers = sum(t.nbytes for k, t in found.folder.tensors.items() if k != "lm_head.weight")
+    assert few_bits_bytes(replace(found.folder, tensors={"lm_head.weight": rows})) == rows.nbytes
+    head = load_mtp(
+        found.folder.checkpoint, load_model(alone, reference), reference, found.config, found.ids
+    )
+    assert head.weight_bytes == layers + rows.nbytes
 
 
 def test_a_layer_may_be_narrower_than_the_model_s(tmp_path: Path, reference: Ops) -> None:
