@@ -35,6 +35,12 @@ def without_layers(checkpoint: Checkpoint) -> Checkpoint:
     return replace(checkpoint, config=config, tensors=own)
 
 
+def output_rows(checkpoint: Checkpoint) -> npt.NDArray[np.float32]:
+    """The matrix of the model's logits."""
+    tensors = checkpoint.tensors
+    return tensors.get("lm_head.weight", tensors["model.embed_tokens.weight"]).to_f32()
+
+
 def opened(folder: Path, checkpoint: Checkpoint, target: Model, ops: Ops) -> MtpHead:
     found = open_mtp_folder(folder, checkpoint, target.config)
     return load_mtp(found.folder.checkpoint, target, ops, found.config, found.ids)
@@ -105,6 +111,41 @@ def test_rows_of_a_head_in_the_folder_come_before_the_model_s(
     folder = write_mtp_folder(tmp_path, both, offsets=EVERY_SECOND, **weights)
     found = open_mtp_folder(folder, alone, read_config(alone))
     np.testing.assert_array_equal(found.folder.tensors["lm_head.weight"].to_f32(), rows)
+
+
+@pytest.mark.parametrize("stated", [{}, {"draft_vocab_size": 288}])
+def test_a_head_in_the_folder_for_all_ids_is_the_draft_s(
+    stated: dict[str, int], tmp_path: Path, reference: Ops
+) -> None:
+    both = tiny_mtp("qwen3")
+    alone = without_layers(both)
+    target, table = load_model(alone, reference), output_rows(alone)
+    expected = logits_of(
+        opened(write_mtp_folder(tmp_path / "all", both), alone, target, reference), reference
+    )
+    config = {**both.config, **stated}
+    weights: dict[str, Any] = {"lm_head.weight": 2 * table}
+    folder = write_mtp_folder(tmp_path / "own", both, config=config, **weights)
+    for own, models in zip(
+        logits_of(opened(folder, alone, target, reference), reference), expected, strict=True
+    ):
+        np.testing.assert_allclose(own, 2 * models, atol=1e-4)
+    few: dict[str, Any] = {"lm_head.weight": table[:9]}
+    with pytest.raises(CheckpointError, match=r"tensor d2t|lm_head\.weight has shape"):
+        folder = write_mtp_folder(tmp_path / "few", both, config=config, **few)
+        opened(folder, alone, target, reference)
+
+
+@pytest.mark.parametrize("kind", ["stated", "d2t", "copy"])
+def test_a_vocabulary_of_all_ids_copies_nothing(kind: str, tmp_path: Path) -> None:
+    both = tiny_mtp("qwen3", tie_word_embeddings=False)
+    alone = without_layers(both)
+    stated = {**both.config, "draft_vocab_size": 288}
+    zeros = np.zeros(288, np.int64) if kind == "d2t" else None
+    weights: dict[str, Any] = {"lm_head.weight": output_rows(alone)} if kind == "copy" else {}
+    folder = write_mtp_folder(tmp_path, both, config=stated, offsets=zeros, **weights)
+    found = open_mtp_folder(folder, alone, read_config(alone))
+    assert found.ids is None and "lm_head.weight" not in found.folder.tensors
 
 
 def test_rows_of_the_model_s_head_count_as_so_many(tmp_path: Path, reference: Ops) -> None:
