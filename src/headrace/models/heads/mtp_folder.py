@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError
 from headrace.models.config import DecoderConfig
-from headrace.models.heads.head import target_ids
+from headrace.models.heads.head import check_vocabulary, target_ids
 from headrace.models.heads.mtp import mtp_checkpoint, mtp_config
 from headrace.models.loading.reader import EMBEDDING, HEAD
 from headrace.models.registry import read_config
@@ -55,9 +55,10 @@ def open_mtp_folder(
     """
     opened = _opened(path, config)
     own = _own_config(opened, config)
+    table, head = _output_rows(target, config), opened.tensors.get(HEAD)
+    check_vocabulary(path, own.vocab_size, table.shape[0], target.tokenizer)
     layers = mtp_checkpoint(opened.checkpoint, own, most)
     tensors = dict(layers.tensors)
-    table, head = _output_rows(target, config), opened.tensors.get(HEAD)
     ids = _ids(opened, table, head)
     if np.array_equal(ids, np.arange(table.shape[0])) and (head is None or _is_copy(head, table)):
         ids = None
