@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from headrace.engine.drafts.heads.few_bits import few_bits_bytes
 from headrace.errors import CheckpointError, ConfigError, UnsupportedModelError
 from headrace.models import Model, load_model, read_config
 from headrace.models.heads import MtpHead, load_mtp, open_mtp_folder
@@ -32,6 +33,12 @@ def without_layers(checkpoint: Checkpoint) -> Checkpoint:
     config = {k: v for k, v in checkpoint.config.items() if k != "mtp_num_hidden_layers"}
     own = {k: t for k, t in checkpoint.tensors.items() if not k.startswith("model.mtp.")}
     return replace(checkpoint, config=config, tensors=own)
+
+
+def output_rows(checkpoint: Checkpoint) -> npt.NDArray[np.float32]:
+    """The matrix of the model's logits."""
+    tensors = checkpoint.tensors
+    return tensors.get("lm_head.weight", tensors["model.embed_tokens.weight"]).to_f32()
 
 
 def opened(folder: Path, checkpoint: Checkpoint, target: Model, ops: Ops) -> MtpHead:
@@ -106,6 +113,57 @@ def test_rows_of_a_head_in_the_folder_come_before_the_model_s(
     np.testing.assert_array_equal(found.folder.tensors["lm_head.weight"].to_f32(), rows)
 
 
+@pytest.mark.parametrize("stated", [{}, {"draft_vocab_size": 288}])
+def test_a_head_in_the_folder_for_all_ids_is_the_draft_s(
+    stated: dict[str, int], tmp_path: Path, reference: Ops
+) -> None:
+    both = tiny_mtp("qwen3")
+    alone = without_layers(both)
+    target, table = load_model(alone, reference), output_rows(alone)
+    expected = logits_of(
+        opened(write_mtp_folder(tmp_path / "all", both), alone, target, reference), reference
+    )
+    config = {**both.config, **stated}
+    weights: dict[str, Any] = {"lm_head.weight": 2 * table}
+    folder = write_mtp_folder(tmp_path / "own", both, config=config, **weights)
+    for own, models in zip(
+        logits_of(opened(folder, alone, target, reference), reference), expected, strict=True
+    ):
+        np.testing.assert_allclose(own, 2 * models, atol=1e-4)
+    few: dict[str, Any] = {"lm_head.weight": table[:9]}
+    with pytest.raises(CheckpointError, match=r"tensor d2t|lm_head\.weight has shape"):
+        folder = write_mtp_folder(tmp_path / "few", both, config=config, **few)
+        opened(folder, alone, target, reference)
+
+
+@pytest.mark.parametrize("kind", ["stated", "d2t", "copy"])
+def test_a_vocabulary_of_all_ids_copies_nothing(kind: str, tmp_path: Path) -> None:
+    both = tiny_mtp("qwen3", tie_word_embeddings=False)
+    alone = without_layers(both)
+    stated = {**both.config, "draft_vocab_size": 288}
+    zeros = np.zeros(288, np.int64) if kind == "d2t" else None
+    weights: dict[str, Any] = {"lm_head.weight": output_rows(alone)} if kind == "copy" else {}
+    folder = write_mtp_folder(tmp_path, both, config=stated, offsets=zeros, **weights)
+    found = open_mtp_folder(folder, alone, read_config(alone))
+    assert found.ids is None and "lm_head.weight" not in found.folder.tensors
+
+
+def test_rows_of_the_model_s_head_count_as_so_many(tmp_path: Path, reference: Ops) -> None:
+    """In few bits already, so that they stay views of the whole table."""
+    both = tiny_mtp("qwen3", "Q4_0", tie_word_embeddings=False)
+    alone = without_layers(both)
+    folder = write_mtp_folder(tmp_path, both, offsets=np.arange(9))
+    found = open_mtp_folder(folder, alone, read_config(alone))
+    rows = found.folder.tensors["lm_head.weight"]
+    assert rows.codec.name == "Q4_0" and rows.nbytes == 9 * (64 // 32 * 18)
+    layers = sum(t.nbytes for k, t in found.folder.tensors.items() if k != "lm_head.weight")
+    assert few_bits_bytes(replace(found.folder, tensors={"lm_head.weight": rows})) == rows.nbytes
+    head = load_mtp(
+        found.folder.checkpoint, load_model(alone, reference), reference, found.config, found.ids
+    )
+    assert head.weight_bytes == layers + rows.nbytes
+
+
 def test_a_layer_may_be_narrower_than_the_model_s(tmp_path: Path, reference: Ops) -> None:
     both = tiny_mtp("qwen3")
     alone = without_layers(both)
@@ -136,6 +194,8 @@ def test_a_layer_may_be_narrower_than_the_model_s(tmp_path: Path, reference: Ops
         ({"draft_vocab_size": 9}, np.arange(8), {}, r"d2t has shape \[8\], draft_vocab_size is 9"),
         ({"draft_vocab_size": 9}, None, {}, "9 tokens and the model's 288, and tensor d2t"),
         ({"hidden_size": 128}, None, {}, "hidden_size is 128, and the model's is 64"),
+        ({"vocab_size": 999}, None, {},
+         r"config\.json: vocab_size is 999, and the model's is 288, 260 .* method ngram or suffix"),
         ({"num_hidden_layers": 5}, None, {}, "num_hidden_layers is 5, and the model's is 2"),
         ({"model_type": "mimo"}, None, {}, "model_type 'mimo', and the model is 'qwen3'"),
         ({"hidden_act": "gelu"}, None, {}, "hidden_act"),

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from headrace.config.settings import EngineConfig
-from headrace.engine.drafts.heads.few_bits import few_bits_bytes, in_few_bits
+from headrace.engine.drafts.heads.few_bits import check_finite, few_bits_bytes, in_few_bits
 from headrace.engine.drafts.heads.head_drafts import HeadDrafts
 from headrace.engine.drafts.model.draft_model import DraftModel
 from headrace.engine.drafts.model.same_tokens import check_same_tokens
@@ -23,6 +23,7 @@ from headrace.models import DecoderConfig, Model, load_model, read_config
 from headrace.models.heads import (
     DraftHead,
     MtpFolder,
+    check_vocabulary,
     load_dflash,
     load_eagle3,
     load_medusa,
@@ -35,6 +36,7 @@ from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.hugging_face.head_folder import HeadFolder, HeadKind, open_head_folder
 from headrace.weights.open import open_checkpoint
 from headrace.weights.store.resolve import resolve_model
+from headrace.weights.tokenizer.data import TokenizerData
 
 _FLAG = "--speculative-config"
 _LOADERS: Mapping[HeadKind, Callable[[HeadFolder, Model, Ops], DraftHead]] = {
@@ -126,13 +128,25 @@ class _OpenedHead:
         return LoadedDraft(head, HeadDrafts, target.vocab_size, head.config)
 
 
-def _load_folder(kind: HeadKind, folder: HeadFolder, target: Model, ops: Ops) -> DraftHead:
+def _load_folder(
+    kind: HeadKind, folder: HeadFolder, tokenizer: TokenizerData, target: Model, ops: Ops
+) -> DraftHead:
+    """tokenizer: the target's."""
+    stated, layer = folder.config, folder.config.get("transformer_layer_config")
+    if isinstance(layer, dict):
+        stated = {**layer, **stated}
+    check_vocabulary(folder.path, stated.get("vocab_size"), target.vocab_size, tokenizer)
     return _LOADERS[kind](in_few_bits(folder, ops.num_threads), target, ops)
 
 
 def _load_layers(opened: MtpFolder, target: Model, ops: Ops) -> DraftHead:
     folder = in_few_bits(opened.folder, ops.num_threads)
     return load_mtp(folder.checkpoint, target, ops, opened.config, opened.ids)
+
+
+def _load_own_layers(layers: Checkpoint, target: Model, ops: Ops) -> DraftHead:
+    check_finite(layers, ops.num_threads)
+    return load_mtp(layers, target, ops)
 
 
 @contextmanager
@@ -154,7 +168,8 @@ def open_draft(
     decoder = partial(read_config, target, ignore_config_keys=config.ignore_config_keys)
     if spec.has_own_mtp:
         layer = mtp_checkpoint(target, decoder(), spec.most_of_model)
-        return _OpenedHead("the layer for further tokens", layer.nbytes, partial(load_mtp, layer))
+        load = partial(_load_own_layers, layer)
+        return _OpenedHead("the layer for further tokens", layer.nbytes, load)
     if spec.model is None:
         return None
     path = resolve_model(spec.model)
@@ -167,7 +182,8 @@ def open_draft(
         return _OpenedHead(words, few_bits_bytes(opened.folder), load)
     if kind is not None:
         folder = open_head_folder(path)
-        return _OpenedHead("the head", few_bits_bytes(folder), partial(_load_folder, kind, folder))
+        load = partial(_load_folder, kind, folder, target.tokenizer)
+        return _OpenedHead("the head", few_bits_bytes(folder), load)
     checkpoint = open_checkpoint(path)
     check_same_tokens(target, checkpoint, config.tokenizer_pre)
     return _OpenedModel(checkpoint)

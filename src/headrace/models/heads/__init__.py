@@ -2,7 +2,7 @@
 
 from headrace.models.heads.dflash import DflashHead, load_dflash
 from headrace.models.heads.eagle3 import Eagle3Head, load_eagle3
-from headrace.models.heads.head import DraftHead
+from headrace.models.heads.head import DraftHead, check_vocabulary
 from headrace.models.heads.medusa import MedusaHead, load_medusa
 from headrace.models.heads.mtp import MtpHead, load_mtp
 from headrace.models.heads.mtp_folder import MtpFolder, open_mtp_folder
@@ -14,6 +14,7 @@ __all__ = [
     "MedusaHead",
     "MtpFolder",
     "MtpHead",
+    "check_vocabulary",
     "load_dflash",
     "load_eagle3",
     "load_medusa",

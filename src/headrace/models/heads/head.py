@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from headrace.models.rope_tables import begin_step, rope_tables
 from headrace.ops.interface import Array, Norm, Ops
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
 from headrace.weights.hugging_face.head_folder import HeadFolder
+from headrace.weights.tokenizer.data import TokenizerData
 
 Carried = tuple[Array, ...]
 """What a pass gives for the next one, each f32[R, width], of the last token of each request."""
@@ -138,6 +140,26 @@ class SomeTokens:
         own = self._linear(x, norm=norm, scale=scale)
         own = self._ops.softcap(own, softcap) if softcap else own
         return self._ops.spread(own, self._ids, self._vocab)
+
+
+def check_vocabulary(path: Path, stated: object, rows: int, tokenizer: TokenizerData) -> None:
+    """Raises CheckpointError where config.json of a head states another `vocab_size` than the
+    target has.
+
+    rows: of the target's logits. tokenizer: the target's. As the ids behind its own are padding, of
+    which the table of a head may have less, all numbers between both are its vocabulary.
+    """
+    if stated is None or stated == rows:
+        return
+    known = tokenizer.num_tokens or rows
+    if isinstance(stated, int) and known <= stated < rows:
+        return
+    place = path / "config.json" if path.is_dir() else path
+    own = str(rows) if known >= rows else f"{rows}, {known} without padding"
+    raise CheckpointError(
+        f"{place}: vocab_size is {stated!r}, and the model's is {own}; it is a head of another "
+        "model. Use one made for this model, or method ngram or suffix, which need none"
+    )
 
 
 def target_ids(folder: HeadFolder, own: int, vocab: int) -> npt.NDArray[np.int64]:

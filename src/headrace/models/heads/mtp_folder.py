@@ -4,7 +4,8 @@ They are published apart from their model, in a folder or a GGUF file that may l
 and what is joined are as the model's family declares them (`DraftParts`). config.json, where there
 is one, is the model's with the widths of these layers; without one they are those of the model's
 own. A reduced vocabulary (`draft_vocab_size`, and `d2t` as of EAGLE's folders) has rows of an
-lm_head in the folder, or else the model's own rows for those ids.
+lm_head in the folder, or else the model's own rows for those ids. An lm_head without `d2t` is for
+all ids; as a copy of the model's it is left out.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError
 from headrace.models.config import DecoderConfig
-from headrace.models.heads.head import target_ids
+from headrace.models.heads.head import check_vocabulary, target_ids
 from headrace.models.heads.mtp import mtp_checkpoint, mtp_config
 from headrace.models.loading.reader import EMBEDDING, HEAD
 from headrace.models.registry import read_config
@@ -54,11 +55,15 @@ def open_mtp_folder(
     """
     opened = _opened(path, config)
     own = _own_config(opened, config)
+    table, head = _output_rows(target, config), opened.tensors.get(HEAD)
+    check_vocabulary(path, own.vocab_size, table.shape[0], target.tokenizer)
     layers = mtp_checkpoint(opened.checkpoint, own, most)
     tensors = dict(layers.tensors)
-    ids = _ids(opened, table := _output_rows(target, config))
+    ids = _ids(opened, table, head)
+    if np.array_equal(ids, np.arange(table.shape[0])) and (head is None or _is_copy(head, table)):
+        ids = None
     if ids is not None:
-        tensors[HEAD] = opened.tensors.get(HEAD) or _rows(table, ids)
+        tensors[HEAD] = _rows(table, ids) if head is None else head
     return MtpFolder(replace(opened, tensors=tensors), mtp_config(layers, own), ids)
 
 
@@ -101,14 +106,22 @@ def _output_rows(target: Checkpoint, config: DecoderConfig) -> Tensor:
     return target.tensors[name]
 
 
-def _ids(opened: HeadFolder, table: Tensor) -> npt.NDArray[np.int64] | None:
-    """The ids that the layers' logits are of; None for all."""
+def _ids(opened: HeadFolder, table: Tensor, head: Tensor | None) -> npt.NDArray[np.int64]:
+    """The ids that the layers' logits are of. head: the folder's own, if it has one."""
     rows = ConfigReader(opened.config).optional(_DRAFT_VOCABULARY, int)
-    if opened.offsets is None and rows is None:
-        return None
     if rows is None and opened.offsets is not None:
         rows = len(opened.offsets)
-    return target_ids(opened, rows or 0, table.shape[0])
+    if rows is None:
+        rows = table.shape[0] if head is None or not head.shape else head.shape[0]
+    return target_ids(opened, rows, table.shape[0])
+
+
+def _is_copy(head: Tensor, table: Tensor) -> bool:
+    """Whether they are the same plain values, as stored. Scales of other kinds are not compared:
+    such a head is held beside the model's."""
+    plain = all(type(each) is Tensor and each.row_order is None for each in (head, table))
+    same = (head.shape, head.codec) == (table.shape, table.codec)
+    return plain and same and np.array_equal(head.data, table.data)
 
 
 def _rows(table: Tensor, ids: npt.NDArray[np.int64]) -> Tensor:

@@ -39,8 +39,11 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of storage, without padding."""
-        return int(self.data.nbytes)
+        """Bytes of storage of its rows, without padding."""
+        if self.row_order is None:
+            return int(self.data.nbytes)
+        # Of a selection `data` has the other rows too.
+        return len(self.row_order) * int(self.data.shape[-1])
 
     @property
     def num_values(self) -> int:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
-from headrace.engine.drafts.heads.few_bits import few_bits_bytes, in_few_bits
+from headrace.engine.drafts.heads import few_bits
+from headrace.engine.drafts.heads.few_bits import check_finite, few_bits_bytes, in_few_bits
 from headrace.errors import CheckpointError
 from headrace.weights.hugging_face.head_folder import HeadFolder, open_head_folder
-from tests.tiny import tiny_config
+from tests.tiny import tiny_config, to_tensor
 from tests.tiny_heads import eagle3_config, write_eagle3
 
 
@@ -30,6 +34,25 @@ def test_matrices_are_near_what_they_were_and_vectors_are_the_same(tmp_path: Pat
         else:
             assert tensor.codec.name == "Q8_0"  # rows of 64 hold no block of 256
             assert np.abs(after - before).max() <= np.abs(before).max() / 200
+
+
+@pytest.mark.parametrize("order", [None, np.array([3, 8, 0], np.int32)])
+def test_values_are_looked_at_in_pieces(
+    order: npt.NDArray[np.int32] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every row that a tensor has, and no other."""
+    monkeypatch.setattr(few_bits, "PIECE_VALUES", 128)  # two rows
+    checkpoint = folder_in(tmp_path).checkpoint
+    check_finite(checkpoint, 2)
+    for row in range(9):
+        values = np.ones((9, 64), np.float32)
+        values[row, 5] = np.inf
+        tensor = to_tensor("x", values, "F32")
+        tensor = tensor if order is None else tensor.select_rows(order)
+        spoiled = replace(checkpoint, tensors={**checkpoint.tensors, "x": tensor})
+        has_it = order is None or row in order
+        with pytest.raises(CheckpointError, match="x holds") if has_it else nullcontext():
+            check_finite(spoiled, 1)
 
 
 def test_a_tensor_that_is_not_finite_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +12,19 @@ import pytest
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.drafts.heads.head_drafts import HeadDrafts
+from headrace.engine.drafts.load import open_draft
+from headrace.engine.drafts.speculative_config import read_speculative_config
 from headrace.engine.load import LoadedEngine, load_engine
 from headrace.engine.memory.report import memory_report
 from headrace.errors import CheckpointError, ConfigError, UnsupportedModelError
+from headrace.models import load_model
+from headrace.ops import make_ops
 from headrace.weights.conversion.convert import convert_to_gguf
 from headrace.weights.safetensors.writer import write_safetensors_file
 from headrace.weights.tensors.source import TensorSource
+from headrace.weights.tokenizer.data import TokenizerData
 from tests.engine.mock import drain, submit
-from tests.tiny import tiny_config, write_tiny_hf
+from tests.tiny import tiny_checkpoint, tiny_config, to_tensor, write_tiny_hf
 from tests.tiny_heads import (
     AROUND,
     Around,
@@ -41,12 +48,18 @@ def loaded(target: Path, **spec: object) -> LoadedEngine:
     return load_engine(config)
 
 
-def write_mtp(folder: Path, family: str = "mimo", count: int = 1) -> Path:
-    """A folder of a tiny model with layers for further tokens."""
+def write_mtp(folder: Path, family: str = "mimo", count: int = 1, spoiled: str = "") -> Path:
+    """A folder of a tiny model with layers for further tokens. spoiled: a tensor whose last value
+    is NaN."""
     checkpoint = mtp_checkpoint(family, count=count)
     path = write_tiny_hf(folder, family, **AROUND.get(family, Around()).config)
     (path / "config.json").write_text(json.dumps(dict(checkpoint.config)), encoding="utf-8")
-    tensors = checkpoint.tensors.values()
+    tensors = list(checkpoint.tensors.values())
+    for at, tensor in enumerate(tensors):
+        if tensor.name == spoiled:
+            values = tensor.to_f32()
+            values.flat[-1] = np.nan
+            tensors[at] = to_tensor(spoiled, values, "F32")
     write_safetensors_file(
         path / "model.safetensors",
         [TensorSource(item.name, item.shape, item.codec, lambda item=item: [item.data])  # type: ignore[misc]
@@ -180,6 +193,65 @@ def test_a_block_head_of_other_widths_or_that_never_works_is_refused(tmp_path: P
         (folder / "config.json").write_text(json.dumps({**config, **change}), encoding="utf-8")
         with pytest.raises((CheckpointError, ConfigError, UnsupportedModelError), match=words):
             loaded(target, model=str(folder), method="dflash")
+
+
+@pytest.mark.parametrize("name", ["input_proj", "hidden_layernorm", "mlp.down_proj"])
+def test_a_model_s_own_layer_with_nan_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    target = write_mtp(tmp_path, spoiled=f"model.mtp_layers.0.{name}.weight")
+    words = rf"the layer for further tokens cannot be used: .*\.{name}\.weight holds NaN"
+    with pytest.raises(CheckpointError, match=words):
+        loaded(target, method="mtp")
+
+
+@pytest.mark.parametrize("name", ["0.0.linear.weight", "1.0.linear.bias", "1.1.weight"])
+def test_medusa_heads_with_nan_are_refused_by_name(name: str, tmp_path: Path) -> None:
+    target = write_tiny_hf(tmp_path, "llama")
+    weights = medusa_weights(64, 288, 2, 1)
+    weights[name].flat[-1] = np.nan
+    stated = {"medusa_num_heads": 2, "medusa_num_layers": 1}
+    folder = write_medusa(tmp_path / "heads", stated, weights)
+    with pytest.raises(CheckpointError, match=rf"cannot be used: .*{name} holds NaN"):
+        loaded(target, model=str(folder))
+
+
+def head_stating(kind: str, folder: Path, vocab: int) -> Path:
+    """The folder of a head whose config.json states such a `vocab_size`, whatever its weights."""
+    config = (dflash_config if kind == "dflash" else eagle3_config)(tiny_config("llama"))
+    (write_dflash if kind == "dflash" else write_eagle3)(folder, config)
+    stated = {**config, "vocab_size": vocab}
+    if kind == "speculators":
+        nested = {"model_type", "vocab_size", "hidden_size"}
+        layer = {key: stated.pop(key) for key in nested}
+        stated |= {"speculators_model_type": "eagle3", "transformer_layer_config": layer}
+    (folder / "config.json").write_text(json.dumps(stated), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["eagle3", "speculators", "dflash"])
+def test_a_head_of_another_vocabulary_is_refused(kind: str, tmp_path: Path) -> None:
+    """Less rows of padding than the target has are none."""
+    checkpoint = tiny_checkpoint("llama")
+    padded = tiny_config("llama")["vocab_size"]
+    ids = padded - 8
+    ops = make_ops("reference")
+    target = load_model(checkpoint, ops)
+    tokens = TokenizerData("gguf", gguf={"tokens": ["x"] * ids})
+    beside = replace(checkpoint, tokenizer=tokens)
+    for number, fits in ((999, False), (ids - 1, False), (ids, True), (padded, True)):
+        folder = head_stating(kind, tmp_path / str(number), number)
+        spec = read_speculative_config(json.dumps({"model": str(folder)}))
+        opened = open_draft(spec, beside, EngineConfig(model="x"))
+        assert opened is not None
+        with (
+            nullcontext()
+            if fits
+            else pytest.raises(
+                CheckpointError,
+                match=rf"{number}/config\.json: vocab_size is {number}, and the model's is "
+                rf"{padded}, {ids} without padding; .* Use one made for this model, or method ngram",
+            )
+        ):
+            opened.load(target, ops, EngineConfig(model="x"))
 
 
 def test_a_head_of_other_widths_or_that_never_works_is_refused(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from headrace.errors import CheckpointError
 from headrace.models.loading.reader import EMBEDDING
+from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import Codec, get_codec
 from headrace.weights.hugging_face.head_folder import HeadFolder
 from headrace.weights.tensors.tensor import Tensor
@@ -25,6 +26,8 @@ MANY_BITS = 8
 SEARCHED_VALUES = 1 << 25
 """Of a head whose scales are searched for: a second of a core. Those of a larger one are taken from
 its values, in Q8_0."""
+PIECE_VALUES = 1 << 20
+"""Looked at together by a thread: 4 MiB in float32, about what a core's cache holds."""
 
 
 def few_bits_bytes(folder: HeadFolder) -> int:
@@ -41,6 +44,34 @@ def in_few_bits(folder: HeadFolder, num_threads: int) -> HeadFolder:
     with ThreadPoolExecutor(num_threads) as pool:
         made = list(pool.map(_recoded, _codecs(folder.tensors)))
     return replace(folder, tensors=dict(zip(folder.tensors, made, strict=True)))
+
+
+def check_finite(checkpoint: Checkpoint, num_threads: int) -> None:
+    """Layers that stay as they are stored, held to what `in_few_bits` holds a head to. Raises
+    CheckpointError naming a tensor whose values are not finite."""
+    stored = [each for each in checkpoint.tensors.values() if _has_many_bits(each.codec)]
+    with ThreadPoolExecutor(num_threads) as pool:
+        for tensor, finite in zip(stored, pool.map(_is_finite, stored), strict=True):
+            if not finite:
+                raise _damaged(tensor)
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    """Read in pieces: experts of a layer may be one tensor of more bytes than there are to spare in
+    float32."""
+    data, order = tensor.data, tensor.row_order
+    places = np.arange(len(data)) if order is None else order.astype(np.int64)
+    step = max(1, PIECE_VALUES // max(1, tensor.shape[-1] if tensor.shape else 1))
+    for first in range(0, len(places), step):
+        part = places[first : first + step]
+        rows = data[first : first + step] if order is None else data[part]
+        if not np.isfinite(tensor.decoded(rows, part)).all():
+            return False
+    return True
+
+
+def _damaged(tensor: Tensor) -> CheckpointError:
+    return CheckpointError(f"tensor {tensor.name} holds NaN or infinity; the head is damaged")
 
 
 def _codecs(tensors: Mapping[str, Tensor]) -> list[tuple[Tensor, Codec | None]]:
@@ -69,7 +100,7 @@ def _recoded(stored: tuple[Tensor, Codec | None]) -> Tensor:
     values = tensor.to_f32()
     if not np.isfinite(values).all():
         # Rows of a product in few bits would hide it.
-        raise CheckpointError(f"tensor {tensor.name} holds NaN or infinity; the head is damaged")
+        raise _damaged(tensor)
     if codec is None:
         return tensor
     tensor.let_go()
