@@ -13,7 +13,7 @@ import pytest
 
 from headrace.engine.core import EngineCore
 from headrace.engine.drafts.model.draft_model import DraftModel
-from headrace.engine.drafts.passes.model import CATCH_UP_TOKENS, Judge, Verdict
+from headrace.engine.drafts.passes.model import CATCH_UP_TOKENS, Judge, JudgedDraft, Verdict
 from headrace.engine.messages import Submit
 from headrace.engine.request import Request
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
@@ -66,8 +66,8 @@ def judge_by(draft: DraftModel, judge: Judge | None) -> None:
     draft.guess = guess  # type: ignore[assignment, method-assign]
 
 
-def going_on(request: Request, place: int, probability: float) -> Verdict:
-    return "on"
+def going_on(drafts: Sequence[JudgedDraft]) -> list[Verdict]:
+    return ["on"] * len(drafts)
 
 
 def share_of(core: EngineCore) -> float:
@@ -306,9 +306,12 @@ def test_rows_end_where_a_draft_s_probability_says_so(verdict: Verdict, length: 
     draft, seen = make_draft(MockModel()), list[tuple[int, int]]()
     inner = draft.guess
 
-    def judged(request: Request, place: int, probability: float) -> Verdict:
-        assert 0 < probability <= 1
-        return "on" if place == 0 else verdict
+    def judged(drafts: Sequence[JudgedDraft]) -> list[Verdict]:
+        # Of one pass, so all at one place.
+        assert len({each.place for each in drafts}) == 1 and len(drafts) <= 6
+        assert all(0 < each.probability <= 1 for each in drafts)
+        assert all(each.more for each in drafts if each.place < 1)
+        return ["on" if each.place == 0 else verdict for each in drafts]
 
     def guess(wanted: Sequence[tuple[Request, int]], *rest: object, **named: object) -> object:
         found = inner(wanted, judge=judged)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pytest
 
 from headrace.engine.drafts.gain_account import GainAccount
-from headrace.engine.drafts.passes.model import Pass, RatedDraft
+from headrace.engine.drafts.passes.model import JudgedDraft, Pass, RatedDraft, Verdict
 from headrace.engine.drafts.passes.model_drafts import DraftRoom, ModelDrafts
 from headrace.engine.drafts.passes.pass_costs import PassCosts
 from headrace.engine.drafts.step_costs import StepCosts
@@ -231,6 +231,54 @@ def test_of_a_text_that_was_not_read_the_end_is_read_for_a_try() -> None:
         drafts.note_step(machine.step_s(1))
     assert drafts.is_try and len(found[row]) == 1
     assert machine.num_read <= 200 * 2 + 16
+
+
+def judging(
+    batch: int, *, row_s: float = 0.02, pass_s: float = 0.3, gain: float = 1.0
+) -> Callable[..., list[Verdict]]:
+    """The judge of so many rows of two drafts, in steps that take 1 s and row_s for each token; by
+    what is known in the beginning the next draft comes 6 times of 10."""
+    costs, machine = StepCosts(), Machine(0.5, target=1.0, row=row_s, draft=pass_s)
+    for _ in range(200):
+        for tokens in (batch, 2 * batch, 3 * batch):
+            costs.note(batch, tokens, 1.0 + row_s * tokens)
+    drafts = ModelDrafts(machine, costs, most=3)
+    for num_tokens in (1, 2, 4, 8) * 3:
+        drafts._passes.note(num_tokens, pass_s)
+    drafts.gain = gain
+    rows = [request_of(str(at)) for at in range(batch)]
+
+    def judged(*probabilities: float, more: bool = True) -> list[Verdict]:
+        judge = drafts._judge(batch, [(row, 2) for row in rows])  # of one step
+        made = zip(rows, probabilities, strict=False)
+        return [*judge([JudgedDraft(row, 0, each, more) for row, each in made])]
+
+    return judged
+
+
+def test_a_row_ends_before_a_place_or_a_pass_that_costs_more_than_it_gives() -> None:
+    # A place costs 0.1 / 1.1 = 0.09 tokens, a pass 0.5 / 1.1 = 0.45.
+    judged = judging(1, row_s=0.1, pass_s=0.5)
+    assert judged(0.05) == ["drop"]
+    assert judged(0.5) == ["end"]  # 0.5 * 0.6 < 0.09 + 0.45
+    assert judged(0.97) == ["on"]  # 0.97 * 0.6 > 0.09 + 0.45
+    assert judged(0.97, more=False) == ["end"]
+
+
+def test_rows_that_go_on_share_a_pass_and_one_alone_pays_for_all_of_it() -> None:
+    # A place costs 0.02 * 4 / 1.08 = 0.07 tokens, a pass 0.3 * 4 / 1.08 = 1.1; the next one gives
+    # 0.97 * 0.6 - 0.07 = 0.51.
+    judged = judging(4)
+    assert judged(0.97, 0.97, 0.97, 0.97) == ["on"] * 4
+    assert judged(0.97, 0.97, 0.97, 0.3) == ["on"] * 4  # what it gives is less, but above 0
+    assert judged(0.97, 0.02, 0.97, 0.97) == ["on", "drop", "on", "on"]
+    assert judged(0.97, 0.3, 0.02, 0.02) == ["end", "end", "drop", "drop"]
+
+
+def test_a_place_is_worth_what_the_step_gives_with_its_other_drafts() -> None:
+    assert judging(4)(0.1) == ["end"]
+    assert judging(4, gain=1.5)(0.1) == ["drop"]
+    assert judging(1, row_s=0.1, pass_s=0.5, gain=1.2)(0.97) == ["end"]
 
 
 @pytest.mark.parametrize(("credit", "kept"), [(2.9, 4000), (0.3, 0)])

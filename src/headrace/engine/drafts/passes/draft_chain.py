@@ -29,7 +29,13 @@ import numpy as np
 
 from headrace.engine.drafts.passes.draft_cache import DraftCache, Twin
 from headrace.engine.drafts.passes.features import Features
-from headrace.engine.drafts.passes.model import CATCH_UP_TOKENS, Judge, Pass, RatedDraft
+from headrace.engine.drafts.passes.model import (
+    CATCH_UP_TOKENS,
+    Judge,
+    JudgedDraft,
+    Pass,
+    RatedDraft,
+)
 from headrace.engine.drafts.passes.model_drafts import FEW_TOKENS
 from headrace.engine.grammars.constraint import Look
 from headrace.engine.kv.block_tables import BlockTables
@@ -319,6 +325,7 @@ class DraftChain(ABC, Generic[Maker]):
             self.passes[-1] = last._replace(seconds=last.seconds + seconds)
         else:
             self.passes.append(Pass(num_tokens, seconds))
+        drafted: list[DraftRow] = []
         for row, drawn in zip(rows, draws, strict=True):
             twin, draft = row.twin, None if drawn is None else drawn.token_id
             if drawn is not None and drawn.error is not None and drawn.error_code is None:
@@ -332,17 +339,22 @@ class DraftChain(ABC, Generic[Maker]):
             if draft is not None and not twin.request.ends_at(draft):
                 twin.request.token_ids.append(draft)
                 row.count = int(len(twin.drafts) < row.most)
-                if self._judge is not None and drawn is not None:
-                    self._heed(row, self._judge)
+                drafted.append(row)
+        if self._judge is not None and drafted:
+            self._heed(drafted, self._judge)
 
-    def _heed(self, row: DraftRow, judge: Judge) -> None:
-        """Go on behind a row's last draft, end there or before it."""
-        place = len(row.twin.drafts) - 1
-        verdict = judge(row.request, place, self._rated[row.request][place].probability)
-        if verdict != "on":
-            row.count = 0
-        if verdict == "drop":
-            row.twin.request.token_ids.pop()
+    def _heed(self, rows: Sequence[DraftRow], judge: Judge) -> None:
+        """Go on behind the last draft of each row, end there or before it."""
+        judged: list[JudgedDraft] = []
+        for row in rows:
+            place = len(row.twin.drafts) - 1
+            probability = self._rated[row.request][place].probability
+            judged.append(JudgedDraft(row.request, place, probability, row.count > 0))
+        for row, verdict in zip(rows, judge(judged), strict=True):
+            if verdict != "on":
+                row.count = 0
+            if verdict == "drop":
+                row.twin.request.token_ids.pop()
 
     def _computed(self, rows: Sequence[DraftRow]) -> Sequence[SampledToken | None]:
         """What is drawn behind each row, None where nothing is; where the pass raises, each row is

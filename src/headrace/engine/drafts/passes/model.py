@@ -27,9 +27,23 @@ class RatedDraft(NamedTuple):
 
 
 Verdict = Literal["drop", "end", "on"]
-Judge = Callable[[Request, int, float], Verdict]
-"""What is done about the draft at a place, from 0, of that probability: left out, the last one, or
-followed by another where one is wanted."""
+"""What is done about a draft: left out, the last one, or followed by another."""
+
+
+class JudgedDraft(NamedTuple):
+    """A draft that a pass has made."""
+
+    request: Request
+    place: int
+    """Of the request's row of drafts, from 0."""
+    probability: float
+    """That its maker gives it."""
+    more: bool
+    """Whether another is wanted behind it."""
+
+
+Judge = Callable[[Sequence[JudgedDraft]], Sequence[Verdict]]
+"""What is done about the drafts of a pass, decided together: those that go on share the next."""
 
 
 class PassModel(Protocol):

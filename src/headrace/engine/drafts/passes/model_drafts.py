@@ -15,7 +15,6 @@ k begins with one pass, and is one more than the most drafts that came together 
 made again: what a draft is worth is learned of its first place as well as of five, at a fifth of
 the price.
 
-
 What the draft has not read of a request has to pay as well: it is read where what drafts are
 expected to spare of the request's tokens is more than that takes (reading.py). What drafts may lose
 beside that is bounded by the account of gains (gain_account.py): no k is taken that would not be
@@ -32,7 +31,13 @@ from typing import NamedTuple
 from headrace.engine.drafts.gain_account import MOST as MOST_ACCOUNT
 from headrace.engine.drafts.gain_account import GainAccount
 from headrace.engine.drafts.passes.draft_chances import DraftChances
-from headrace.engine.drafts.passes.model import CATCH_UP_TOKENS, Judge, PassModel, Verdict
+from headrace.engine.drafts.passes.model import (
+    CATCH_UP_TOKENS,
+    Judge,
+    JudgedDraft,
+    PassModel,
+    Verdict,
+)
 from headrace.engine.drafts.passes.pass_costs import PassCosts
 from headrace.engine.drafts.passes.reading import Reading
 from headrace.engine.drafts.passes.tries import AT_ONCE, TRY_READS, Tries
@@ -186,9 +191,10 @@ class ModelDrafts:
             chosen = self._tried(batch, wanted, most, step_s)
         if not chosen:
             return {}
+        judge = self._judge(batch, chosen)
         if self.is_try:
-            return self._drafts(chosen, self._tries.num_read, latest=True)
-        return self._drafts(chosen, self._tokens_within(step_s))
+            return self._drafts(chosen, self._tries.num_read, latest=True, judge=judge)
+        return self._drafts(chosen, self._tokens_within(step_s), judge=judge)
 
     def note(self, request: Request, num_before: int, token_ids: Sequence[int]) -> None:
         """A row gave a request these tokens, which had so many before."""
@@ -331,9 +337,9 @@ class ModelDrafts:
         most_read: int | None = None,
         *,
         latest: bool = False,
+        judge: Judge | None = None,
     ) -> dict[Request, list[int]]:
         reads = sum(lag > FEW_TOKENS for request, _ in chosen if (lag := self._model.lag(request)))
-        judge = self._judge(chosen) if self._adaptive else None
         found = self._model.guess(chosen, most_read, latest=latest, judge=judge)
         passes = self._model.passes
         for each in passes:
@@ -359,26 +365,40 @@ class ModelDrafts:
         """How full the account is, 0 to 1."""
         return min(1.0, max(0.0, self._account.steps / MOST_ACCOUNT))
 
-    def _judge(self, chosen: Sequence[tuple[Request, int]]) -> Judge:
-        """What becomes of drafts as they are made: one is left out where its place in the step is
-        expected to cost more than it gives, and it is the last where that holds of the next one and
-        its pass."""
-        batch, num_chosen = max(1, self._resting_batch), len(chosen)
+    def _judge(self, batch: int, chosen: Sequence[tuple[Request, int]]) -> Judge:
+        """What becomes of drafts as they are made, in a step in which `batch` decode: one is left
+        out where its place in the step is expected to cost more than it gives, and those go on
+        whose next ones, together, give more than their places and the pass that they share."""
         plain_s = self._costs.seconds(batch, batch)
         if not plain_s or not self._passes.num_seen:
-            return lambda request, place, probability: "on"
+            return lambda drafts: ["on"] * len(drafts)
         rows = sum(count for _, count in chosen)
         row_s = (self._costs.seconds(batch, batch + rows) - plain_s) / max(1, rows)
-        row = row_s * batch / plain_s
-        further = row + self._pass_s(num_chosen) / num_chosen * batch / plain_s
+        # What time is worth: the tokens of a step, with what is expected of all of its drafts.
+        rate = batch / plain_s * (1.0 if self.is_try else self.gain)
+        row = row_s * rate
         reached: dict[Request, float] = {}
 
-        def judged(request: Request, place: int, probability: float) -> Verdict:
-            chance = reached.get(request, 1.0) * self._chances.of(request, probability)
-            reached[request] = chance
-            if chance < row:
-                return "drop"
-            return "on" if chance * self._chances.at(request, place + 1) > further else "end"
+        def judged(drafts: Sequence[JudgedDraft]) -> list[Verdict]:
+            verdicts: list[Verdict] = []
+            more: list[tuple[float, int]] = []
+            for at, draft in enumerate(drafts):
+                request = draft.request
+                chance = reached.get(request, 1.0) * self._chances.of(request, draft.probability)
+                reached[request] = chance
+                verdicts.append("drop" if chance < row else "end")
+                next_one = chance * self._chances.at(request, draft.place + 1) - row
+                if draft.more and chance >= row and next_one > 0:
+                    more.append((next_one, at))
+            more.sort(reverse=True)
+            best, hope, num_going = 0.0, 0.0, 0
+            for count, (next_one, _) in enumerate(more, 1):
+                hope += next_one
+                if hope - self._pass_s(count) * rate > best:
+                    best, num_going = hope - self._pass_s(count) * rate, count
+            for _, at in more[:num_going]:
+                verdicts[at] = "on"
+            return verdicts
 
         return judged
 
