@@ -51,7 +51,7 @@ LOOKUPS = ("ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-c
 """Kinds of llama-server's --spec-type that need no model."""
 SHORT_LOOKUP = ("--spec-ngram-simple-size-n", "3", "--spec-ngram-simple-size-m", "8")
 """Tokens that have to match, and tokens of a draft: the defaults of 12 and 48 are for long texts of
-larger models. Ours looks for 3 and drafts up to 8."""
+larger models. Ours looks for 2 to 6 and drafts up to 16."""
 CONTEXT_TOKENS = 2048
 
 

@@ -55,7 +55,8 @@ def test_drafts_of_a_model_lose_little_where_they_do_not_pay(name: str) -> None:
 
 def test_drafts_of_a_model_that_never_come_cost_a_share_that_is_known() -> None:
     found = replayed(RECORDING, (Phase(1, (0.0,)),), kind="model", tokens_each=300)
-    # What the account holds (6 of 900 steps) and earns (0.3 %), and tries (1.5 steps and 0.5 %).
+    # What the account holds in the beginning (2 of 900 steps) and earns (0.3 %), and what tries are
+    # credited with (0.5 steps and 0.3 %): 0.9 %, and the rest is the error of the step's time.
     assert found.of_off > 0.983
 
 

@@ -218,6 +218,39 @@ def test_a_draft_without_a_distribution_is_left_out_for_that_request_alone(
     assert draft.cache.kv.num_owned == 0
 
 
+def test_the_controller_goes_on_with_others_where_a_draft_has_no_distribution() -> None:
+    """As it serves: adaptive, with drafts that are judged."""
+
+    class SpoiledAt(MockModel):
+        def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> npt.NDArray[np.float32]:
+            logits = super().forward(batch, kv)
+            logits[batch.token_ids[batch.logit_rows] == spoils] = np.nan
+            return logits
+
+    submits = [submit(name, prompt(9, at), max_tokens=200) for at, name in enumerate("abcd")]
+    expected = alone(submits)
+    spoils = expected["a"].token_ids[60]
+    draft, now = make_draft(SpoiledAt()), 0.0
+
+    def slow() -> float:
+        nonlocal now
+        now += 0.01
+        return now
+
+    def quick() -> float:
+        nonlocal now
+        now += 0.0001
+        return now
+
+    core = make_core(vocabulary=vocabulary, draft=draft, max_num_batched_tokens=512,
+                     speculative_config='{"method": "draft_model", "model": "m"}')  # fmt: skip
+    core._clock, draft._clock = slow, quick
+    check_same(run(core, submits), expected)
+    stats = core.stats()
+    assert draft.num_failed == 0 < stats.spec_draft_failures
+    assert stats.spec_accepted_tokens > 0
+
+
 @pytest.mark.parametrize("all_of_them", [False, True])
 def test_a_row_without_a_distribution_costs_the_others_no_pass(all_of_them: bool) -> None:
     """Also where drafts are judged by their probabilities."""

@@ -119,7 +119,7 @@ class ModelDrafts:
         self.gain = 1.0
         """Of that choice, as it is believed: tokens for the time, over none."""
         self._reading = Reading()
-        self._tries = Tries(model, costs, self._passes, self._reading)
+        self._tries = Tries(model, costs, self._passes)
         self._reach = 0
         """Drafts of a request that lately came together, at most."""
         self._watched: Collection[Request] | None = None

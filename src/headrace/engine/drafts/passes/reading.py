@@ -2,7 +2,8 @@
 
 It is paid before anything is spared, and spared again only if the request is long enough, so that
 reading has an account of its own: MOST steps at most, to which comes what steps with drafts gain. A
-request is read while that is above 0, by which it may fall below; for a try where it stays above.
+request is read while that is above 0, by which it may fall below. What a try reads is paid for by
+the credit of tries (tries.py).
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ from typing import Literal
 
 from headrace.engine.drafts.passes.model import CATCH_UP_TOKENS, PassModel
 from headrace.engine.drafts.passes.pass_costs import PassCosts
-from headrace.engine.drafts.passes.reading import Reading
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.request import Request
 
@@ -56,14 +55,11 @@ MOST_WAITED_STEPS = 32
 class Tries:
     """The tries of one engine."""
 
-    def __init__(
-        self, model: PassModel, costs: StepCosts, passes: PassCosts, reading: Reading
-    ) -> None:
+    def __init__(self, model: PassModel, costs: StepCosts, passes: PassCosts) -> None:
         """costs: of the target's steps."""
         self._model = model
         self._costs = costs
         self._passes = passes
-        self._reading = reading
         self._credit_s: float | None = None
         self._price_s = 0.0
         """What the try that was looked at last is expected to take beyond a step without."""
