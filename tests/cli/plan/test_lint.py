@@ -45,7 +45,7 @@ def test_what_is_lacking_is_listed_and_no_finding() -> None:
 
 def test_json_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "vllm.yaml"
-    path.write_text("model: m\ngpu-memory-utilization: 0.99\nenforce-eager: false\n")
+    path.write_text("model: m\ngpu-memory-utilization: 0.99\nload-format: auto\n")
     found = json.loads(run(str(path), "--json").output)
     one = next(one for one in found["findings"] if one["id"] == "L-memory-share")
     assert one["evidence"][0] == {

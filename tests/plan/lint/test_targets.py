@@ -84,7 +84,11 @@ def test_settings_of_headrace_and_of_vllm(tmp_path: Path) -> None:
     assert own.runtime == "headrace" and own.max_queued and own.max_queued.value == 512
     assert own.max_queued.where == "headrace's default"
     other = engine(
-        written(tmp_path, "vllm.yaml", "enforce-eager: true\ngpu-memory-utilization: 0.9\n")
+        written(
+            tmp_path,
+            "vllm.yaml",
+            "enforce-eager: true\nload-format: auto\ngpu-memory-utilization: 0.9\n",
+        )
     )
     assert other.runtime == "vllm" and other.memory_share and other.memory_share.value == 0.9
     (same,) = read_targets([str(tmp_path / "own.yaml")], runtime="vllm").engines
@@ -92,7 +96,9 @@ def test_settings_of_headrace_and_of_vllm(tmp_path: Path) -> None:
 
 
 def test_a_command_and_the_file_under_it(tmp_path: Path) -> None:
-    under = written(tmp_path, "vllm.yaml", "max-num-seqs: 8\nenforce-eager: true\n")
+    under = written(
+        tmp_path, "vllm.yaml", "max-num-seqs: 8\nenforce-eager: true\nload-format: auto\n"
+    )
     one = engine("vllm", "serve", "m", "--config", under, "--max-num-seqs", "4")
     assert one.max_num_seqs and one.max_num_seqs.value == 4
     assert one.enforce_eager and one.enforce_eager.where == f"{under}:2"
@@ -117,8 +123,8 @@ def test_prompts_and_notes(tmp_path: Path) -> None:
         ("x.yaml", "- 1\n", "is not a config"),
         ("x.yaml", "colour: red\n", "--runtime"),
         ("x.yaml", "max-num-seqs: 0\n", "--max-num-seqs is 0"),
-        ("x.yaml", "enforce-eager: true\ngpu-memory-utilization: much\n", "must be a number"),
-        ("x.yaml", "model: m\nspeculative-config: 3\nenforce-eager: on\n", "must be an object"),
+        ("x.yaml", "load-format: auto\ngpu-memory-utilization: much\n", "must be a number"),
+        ("x.yaml", "model: m\nspeculative-config: 3\nload-format: auto\n", "must be an object"),
         ("x.sh", "vllm serve 'm\n", "No closing quotation"),
         ("x.jsonl", "{}\n", "neither messages nor prompt"),
         ("x.jsonl", "[]\n", "not a JSON object"),

@@ -248,7 +248,8 @@ def test_a_head_of_another_vocabulary_is_refused(kind: str, tmp_path: Path) -> N
             else pytest.raises(
                 CheckpointError,
                 match=rf"{number}/config\.json: vocab_size is {number}, and the model's is "
-                rf"{padded}, {ids} without padding; .* Use one made for this model, or method ngram",
+                rf"{padded}, {ids} without padding; .* Use one made for this model, or method "
+                r"ngram",
             )
         ):
             opened.load(target, ops, EngineConfig(model="x"))
