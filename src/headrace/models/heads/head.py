@@ -146,8 +146,8 @@ def check_vocabulary(path: Path, stated: object, rows: int, tokenizer: Tokenizer
     """Raises CheckpointError where config.json of a head states another `vocab_size` than the
     target has.
 
-    rows: of the target's logits. tokenizer: the target's. As the ids behind its own are padding, of
-    which the table of a head may have less, all numbers between both are its vocabulary.
+    rows: of the target's logits. tokenizer: the target's. Ids behind its own are padding, and a
+    head's table may have fewer of them: all numbers between both are the target's vocabulary.
     """
     if stated is None or stated == rows:
         return

@@ -59,9 +59,9 @@ def open_mtp_folder(
     check_vocabulary(path, own.vocab_size, table.shape[0], target.tokenizer)
     layers = mtp_checkpoint(opened.checkpoint, own, most)
     tensors = dict(layers.tensors)
-    ids = _ids(opened, table, head)
-    if np.array_equal(ids, np.arange(table.shape[0])) and (head is None or _is_copy(head, table)):
-        ids = None
+    own_ids = _ids(opened, table, head)
+    is_all = np.array_equal(own_ids, np.arange(table.shape[0]))
+    ids = None if is_all and (head is None or _is_copy(head, table)) else own_ids
     if ids is not None:
         tensors[HEAD] = _rows(table, ids) if head is None else head
     return MtpFolder(replace(opened, tensors=tensors), mtp_config(layers, own), ids)
