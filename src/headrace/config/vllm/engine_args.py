@@ -14,7 +14,7 @@ from headrace.config.vllm.setting import (
 )
 
 _ONE_PROCESS = "a model is computed by one process on one device ({device}, {threads})"
-_GRAPHS = "CUDA graphs are of fixed sizes (--enforce-eager omits them), and nothing is compiled at run time"
+_GRAPHS = "CUDA graphs are of fixed sizes (--enforce-eager omits them); nothing is compiled"
 _FILES = "the model's files say it"
 _TEXT = "media in prompts are not read; models take text alone"
 _LORA = "adapters (LoRA) are not loaded"
