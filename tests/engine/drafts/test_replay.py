@@ -64,8 +64,8 @@ def test_what_a_pass_took_is_not_taken_off_a_later_step_without_drafts() -> None
     replay = Replay(RECORDING, None, kind="model")
     replay.run(Phase(1, (0.9,)), 300)
     replay.run(Phase(8, (0.9,)), 30)
-    # The first of 8 streams has no drafts, whatever the last of one had. One that was disturbed makes
-    # it longer.
+    # The first of 8 streams has no drafts, whatever the last of one had; one that was disturbed
+    # makes it longer.
     plain_s = replay.plain_s(8)
     assert 0.8 * RECORDING.step_s(8, 8) < plain_s < 2 * RECORDING.step_s(8, 8)
 
