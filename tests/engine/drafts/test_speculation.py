@@ -330,6 +330,7 @@ def test_a_request_can_do_without() -> None:
         ),
         ('{"method": "draftmodel"}', "did you mean 'draft_model'?"),
         ('{"num_speculative_tokens": 0}', ">= 1"),
+        ('{"model": ""}', "model is ''; give a path or a name, or omit it"),
         (
             '{"num_speculativ_tokens": 1}',
             "did you mean 'num_speculative_tokens'?; fields are method, ",

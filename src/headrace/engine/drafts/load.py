@@ -18,7 +18,13 @@ from headrace.engine.drafts.passes.draft_chain import MAX_STEP_TOKENS, DraftChai
 from headrace.engine.drafts.speculative_config import SpeculativeConfig, head_kind_of
 from headrace.engine.memory.draft_memory import plan_draft_cache
 from headrace.engine.memory.kv_memory import CachePlan, CacheShape, plan_kv_cache
-from headrace.errors import CheckpointError, HeadraceError, UnsupportedModelError
+from headrace.errors import (
+    CheckpointError,
+    FetchError,
+    HeadraceError,
+    UnsupportedModelError,
+    shown,
+)
 from headrace.models import DecoderConfig, Model, load_model, read_config
 from headrace.models.heads import (
     DraftHead,
@@ -154,7 +160,7 @@ def _named(what: str) -> Iterator[None]:
     """Errors of what cannot be used say what it is."""
     try:
         yield
-    except (CheckpointError, UnsupportedModelError) as error:
+    except (CheckpointError, FetchError, UnsupportedModelError) as error:
         raise type(error)(f"{_FLAG}: {what} cannot be used: {error}") from error
 
 
@@ -172,7 +178,9 @@ def open_draft(
         return _OpenedHead("the layer for further tokens", layer.nbytes, load)
     if spec.model is None:
         return None
-    path = resolve_model(spec.model)
+    draft = f"model {shown(spec.model)}"
+    with _named(draft):
+        path = resolve_model(spec.model)
     kind = head_kind_of(spec, path)
     if kind == "mtp":
         words = f"the layer for further tokens of {path}"
@@ -181,10 +189,12 @@ def open_draft(
         load = partial(_load_layers, opened)
         return _OpenedHead(words, few_bits_bytes(opened.folder), load)
     if kind is not None:
-        folder = open_head_folder(path)
+        with _named(draft):
+            folder = open_head_folder(path)
         load = partial(_load_folder, kind, folder, target.tokenizer)
         return _OpenedHead("the head", few_bits_bytes(folder), load)
-    checkpoint = open_checkpoint(path)
+    with _named(draft):
+        checkpoint = open_checkpoint(path)
     check_same_tokens(target, checkpoint, config.tokenizer_pre)
     return _OpenedModel(checkpoint)
 

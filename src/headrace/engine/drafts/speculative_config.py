@@ -116,6 +116,8 @@ def read_speculative_config(text: str) -> SpeculativeConfig:
             f"{_FLAG}: method is {config.method} without a model; give model, "
             f"{_WITH_MODEL[config.method]}"
         )
+    if config.model is not None and not config.model.strip():
+        raise ConfigError(f"{_FLAG}: model is {config.model!r}; give a path or a name, or omit it")
     if config.model is not None and config.sources not in _MAY_HAVE_MODEL:
         raise ConfigError(
             f"{_FLAG}: model is {config.model!r}, and method {config.method} has none; omit one of "
