@@ -100,3 +100,12 @@ def test_one_that_was_left_out_is_compared_too_and_rows_are_expected_to_be_short
     assert chances.of(request, 0.15) < 0.05
     assert chances.lengths(request, 2) == pytest.approx([1.0, 1.0], abs=0.1)
     assert chances.hopes(request, 2, 1.0)[1] < 1.1
+
+
+def test_what_is_not_known_of_a_place_is_what_the_one_before_it_does() -> None:
+    """Also where it is asked whether a row goes on to it."""
+    chances, request = DraftChances(3), request_of("r")
+    for _ in range(60):
+        drafted(chances, request, 1, 1)
+    assert chances.at(request, 0) > 0.9
+    assert chances.at(request, 2) > 0.9

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 import pytest
 
 from headrace.engine.drafts.gain_account import GainAccount
-from headrace.engine.drafts.passes.model import JudgedDraft, Pass, RatedDraft, Verdict
+from headrace.engine.drafts.passes.model import Judge, JudgedDraft, Pass, RatedDraft, Verdict
 from headrace.engine.drafts.passes.model_drafts import DraftRoom, ModelDrafts
 from headrace.engine.drafts.passes.pass_costs import PassCosts
 from headrace.engine.drafts.step_costs import StepCosts
@@ -32,13 +32,17 @@ class Machine:
         self.num_read = 0
         self.read: dict[Request, int] = {}
         self.begun: dict[Request, int] = {}
+        self.num_rated: dict[Request, int] = {}
+        self.probability = max(chance, 0.5)
+        """That it gives each draft: it does not know of hard texts, which is to be learned."""
         self.rng = random.Random(11)
 
     def step_s(self, num_tokens: int) -> float:
         return (self._target_s + self._row_s * num_tokens) * self.rng.lognormvariate(0, 0.03)
 
     def rated(self, request: Request) -> Sequence[RatedDraft]:
-        return ()
+        """Each as likely as another, by what it says."""
+        return [RatedDraft(1, self.probability)] * self.num_rated.get(request, 0)
 
     def plain_s(self, batch: int) -> float:
         return self._target_s + self._row_s * batch
@@ -68,12 +72,13 @@ class Machine:
         most_read: int | None = None,
         *,
         latest: bool = False,
-        judge: object = None,
+        judge: Judge | None = None,
     ) -> dict[Request, list[int]]:
-        self.passes, found = [], {}
+        self.passes, found = [], dict[Request, list[int]]()
+        self.num_rated.clear()
         left = 128 if most_read is None else most_read
         tokens = 0
-        for request, count in wanted:
+        for request, _ in wanted:
             if latest:
                 unread = len(request.token_ids) - left
                 if self.read.get(request, 0) < unread:
@@ -85,14 +90,25 @@ class Machine:
             self.read[request] = self.read.get(request, 0) + reads
             self.num_read += reads
             if reads == lag:
-                found[request] = [1] * count
+                found[request] = []
         if tokens:
             self.passes.append(Pass(tokens, self.draft_s * (1 + 0.06 * (tokens - 1))))
-        for place in range(1, max((count for _, count in wanted), default=0)):
-            going = sum(1 for request, count in wanted if count > place and request in found)
+        counts, going, place = dict(wanted), [*found], 0
+        while going:
+            made = [
+                JudgedDraft(each, place, self.probability, place + 1 < counts[each])
+                for each in going
+            ]
+            verdicts = ["on"] * len(made) if judge is None else judge(made)
+            for each, verdict in zip(going, verdicts, strict=True):
+                self.num_rated[each] = place + 1
+                found[each] += [1] * (verdict != "drop")
+            kept = zip(made, verdicts, strict=True)
+            going = [draft.request for draft, verdict in kept if draft.more and verdict == "on"]
+            place += 1
             if going:
-                self.passes.append(Pass(going, self.draft_s * (1 + 0.06 * (going - 1))))
-        return found
+                self.passes.append(Pass(len(going), self.draft_s * (1 + 0.06 * (len(going) - 1))))
+        return {request: drafts for request, drafts in found.items() if drafts}
 
 
 class BlockMachine(Machine):
@@ -107,7 +123,7 @@ class BlockMachine(Machine):
         most_read: int | None = None,
         *,
         latest: bool = False,
-        judge: object = None,
+        judge: Judge | None = None,
     ) -> dict[Request, list[int]]:
         found = super().guess(wanted, most_read, latest=latest)
         self.passes = self.passes[:1]

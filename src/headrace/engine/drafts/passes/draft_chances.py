@@ -175,8 +175,10 @@ class DraftChances:
 
     def at(self, request: Request, place: int) -> float:
         """The chance of a draft at a place, as far as it is known without seeing it."""
-        shares = self._history(request).known.shares
-        return shares.chance(min(place, self._most - 1), _CHANCE_BEGIN, _WEIGHT_BEGIN)
+        shares, chance = self._history(request).known.shares, _CHANCE_BEGIN
+        for at in range(min(place + 1, self._most)):
+            chance = shares.chance(at, chance, _WEIGHT_BEGIN)
+        return chance
 
     def begin(
         self,
