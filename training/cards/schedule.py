@@ -81,8 +81,9 @@ def legs(note: Mapping[str, Any]) -> str:
     ]
     told = paragraph("""
         The table is of the run's last leg. It was not made in one go: it was taken up again with
-        other settings, and the learning rate went up with every larger budget. A run from nothing
-        has the last settings all along, so it will not give these weights.""")
+        other settings, and the learning rate went up with every larger budget and down with every
+        smaller one. A run from nothing has the last settings all along, so it will not give these
+        weights.""")
     return f"\n\n{told}\n\n" + table(("after tokens", "what changed"), rows)
 
 
