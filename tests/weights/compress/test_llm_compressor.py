@@ -89,7 +89,7 @@ class Library:
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=subprocess.PIPE,
-            env=environment_of(os.environ, 2),
+            env=environment_of(os.environ, 1),
             text=True,
         )
 
@@ -142,7 +142,7 @@ def made(source: Source, library: Library, out: Path, name: str) -> Mapping[str,
     windows: Sequence[Sequence[int]] = ()
     if FORMATS[name].reads_text:
         windows = windows_of_file(checkpoint, CALIBRATED, 64, limit=2)
-    options = CompressOptions(FORMATS[name], None, windows, threads=2)
+    options = CompressOptions(FORMATS[name], None, windows, threads=1)
     result = compress(source.folder, checkpoint, out, options, library.run)
     shutil.rmtree(out.with_name(f"{out.name}.work"))
     return result.kinds
