@@ -301,9 +301,9 @@ class EngineCore:
                 self._beside.begin(row.request)
         step_s = now_s - started_s
         self._steps.note(step_s, plan.num_tokens, cost, predicted_s=plan.limited_s)
-        if was_short:
-            pass  # What it took says nothing of other steps of its size.
-        elif load is not None:
+        if was_short:  # What it took says nothing of other steps of its size.
+            return outputs
+        if load is not None:
             self._times.note(load, step_s)
         elif self._speculation is not None:
             self._speculation.note_step(len(plan.rows), plan.num_tokens, step_s)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from headrace.errors import UnsupportedModelError
 from headrace.ops.experts import MOST_EXPERTS, Routing
 from headrace.ops.interface import Norm, RopeTable
+from headrace.ops.kv import AttentionShape
 from headrace.weights.tensors.tensor import Tensor
 
 
@@ -226,3 +227,21 @@ def stacked_bias(
             raise ValueError(f"{vector.name}: shape {vector.shape} does not fit {part.shape[:1]}")
         vectors.append(np.zeros(part.shape[0], np.float32) if vector is None else vector.to_f32())
     return np.concatenate(vectors)
+
+
+def check_rotation(
+    num_rows: int,
+    shape: AttentionShape,
+    table: RopeTable,
+    positions: npt.NDArray[np.int32],
+    q_norm: Norm | None,
+    k_norm: Norm | None,
+) -> None:
+    """Raise ValueError where norms, positions or the table are not of rows of this shape."""
+    check_head_norm("q_norm", q_norm)
+    check_head_norm("k_norm", k_norm)
+    check_ids("position", positions, len(table.cos))
+    if len(positions) != num_rows:
+        raise ValueError(f"{len(positions)} positions for {num_rows} rows")
+    if table.rotary_dim > shape.head_dim:
+        raise ValueError(f"rotary_dim {table.rotary_dim} exceeds head_dim {shape.head_dim}")

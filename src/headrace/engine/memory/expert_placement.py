@@ -35,25 +35,25 @@ from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.tensors.tensor import Tensor
 
 
-def asked_layers(config: EngineConfig) -> int | None:
+def requested_layers(config: EngineConfig) -> int | None:
     """Layers whose experts the settings place on the processor; None where they leave it open.
 
     Raises ConfigError where they contradict each other, or the backend has no two places.
     """
-    asked = config.n_cpu_moe
+    requested = config.n_cpu_moe
     if config.cpu_moe:
-        if asked is not None:
+        if requested is not None:
             raise ConfigError(
-                f"--cpu-moe places the experts of all layers and --n-cpu-moe those of {asked}: "
+                f"--cpu-moe places the experts of all layers and --n-cpu-moe those of {requested}: "
                 "omit one of them"
             )
-        asked = ALL_LAYERS
-    if asked and config.backend == "reference":
+        requested = ALL_LAYERS
+    if requested and config.backend == "reference":
         raise ConfigError(
             "--cpu-moe and --n-cpu-moe are for experts apart from the rest on a device, and "
             "--backend reference is one alone: omit them, or use --backend torch"
         )
-    return asked
+    return requested
 
 
 def plan_places(
@@ -73,7 +73,7 @@ def plan_places(
         placed = place_experts(models, device_bytes, available_bytes, beside_bytes)
         if placed is not None:
             return placed
-    elif asked_layers(models[0].config):
+    elif requested_layers(models[0].config):
         _check_has_experts([model.checkpoint for model in models])
     room = available_bytes if device_bytes is None else device_bytes
     return plan_together(models, room, beside_bytes)
@@ -94,19 +94,19 @@ def place_experts(
     either memory is too small and where there are no experts to place.
     """
     config = models[0].config
-    asked = asked_layers(config)
-    if asked == 0 or (asked is None and device_bytes is None):
+    requested = requested_layers(config)
+    if requested == 0 or (requested is None and device_bytes is None):
         return None
     sizes = _Sizes.of(models, beside_bytes)
     if not sizes.layers:
-        if asked:
+        if requested:
             _check_has_experts([model.checkpoint for model in models])
         return None
-    layers = asked
+    layers = requested
     if device_bytes is not None:
         room = max(0, device_bytes - REST_BYTES)
         least = sizes.least_layers(room)
-        if asked is None:
+        if requested is None:
             if least == 0:
                 return None
             layers = ALL_LAYERS if least is None else least

@@ -47,8 +47,8 @@ from headrace.ops.reference.checks import (
 from headrace.ops.sampling_rows import LogitsEdit, SamplingRows, TopLogprobs
 from headrace.ops.shared import (
     check_factors,
-    check_head_norm,
     check_ids,
+    check_rotation,
     expert_shape,
     f32_rope_table,
     f32_rows,
@@ -255,14 +255,8 @@ class ReferenceOps(Ops):
         q_norm: Norm | None = None,
         k_norm: Norm | None = None,
     ) -> None:
-        check_head_norm("q_norm", q_norm)
-        check_head_norm("k_norm", k_norm)
         check_shape(qkv, shape)
-        check_ids("position", positions, len(table.cos))
-        if len(positions) != len(qkv):
-            raise ValueError(f"{len(positions)} positions for {len(qkv)} rows")
-        if table.rotary_dim > shape.head_dim:
-            raise ValueError(f"rotary_dim {table.rotary_dim} exceeds head_dim {shape.head_dim}")
+        check_rotation(len(qkv), shape, table, positions, q_norm, k_norm)
         half = table.rotary_dim // 2
         for row, position in zip(qkv, positions, strict=True):
             cos = table.cos[position].astype(np.float64)

@@ -35,7 +35,7 @@ from headrace.ops.kv import (
     RaggedBatch,
 )
 from headrace.ops.sampling_rows import LogitsEdit, SamplingRows, TopLogprobs
-from headrace.ops.shared import check_factors, check_head_norm, check_ids
+from headrace.ops.shared import check_factors, check_ids, check_rotation
 from headrace.ops.torch import attention, mixtures, rows, sampling
 from headrace.ops.torch import routing as routed
 from headrace.ops.torch.attention import Terms
@@ -271,7 +271,8 @@ class TorchOps(TorchWeights):
         q_norm: Norm | None = None,
         k_norm: Norm | None = None,
     ) -> None:
-        _check_rotation(qkv, shape, table, positions, q_norm, k_norm)
+        check_shape(qkv, shape)
+        check_rotation(len(qkv), shape, table, positions, q_norm, k_norm)
         heads = qkv[:, : (shape.num_heads + shape.num_kv_heads) * shape.head_dim]
         heads = heads.unflatten(1, (-1, shape.head_dim))
         for norm, part in (
@@ -306,7 +307,8 @@ class TorchOps(TorchWeights):
         if self.kernels:
             from headrace.ops.torch.triton.rope import Rotation
 
-            _check_rotation(qkv, shape, table, batch.positions, q_norm, k_norm)
+            check_shape(qkv, shape)
+            check_rotation(len(qkv), shape, table, batch.positions, q_norm, k_norm)
             place = check_layer(qkv, shape, kv.spec, layer, batch)
             bound = self._device_batch(batch, kv)
             _check_once(bound, shape, kv.spec, place)
@@ -406,24 +408,6 @@ class TorchOps(TorchWeights):
 
     def top_logprobs(self, logits: F32, chosen: Ids, k: int, num_tokens: int) -> TopLogprobs:
         return sampling.top_logprobs(logits, chosen, k, num_tokens)
-
-
-def _check_rotation(
-    qkv: F32,
-    shape: AttentionShape,
-    table: RopeTable,
-    positions: Ids,
-    q_norm: Norm | None,
-    k_norm: Norm | None,
-) -> None:
-    check_head_norm("q_norm", q_norm)
-    check_head_norm("k_norm", k_norm)
-    check_shape(qkv, shape)
-    check_ids("position", positions, len(table.cos))
-    if len(positions) != len(qkv):
-        raise ValueError(f"{len(positions)} positions for {len(qkv)} rows")
-    if table.rotary_dim > shape.head_dim:
-        raise ValueError(f"rotary_dim {table.rotary_dim} exceeds head_dim {shape.head_dim}")
 
 
 def _check_once(

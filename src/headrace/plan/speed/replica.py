@@ -279,9 +279,9 @@ def _limits_of(machine: Machine, read_bytes: float) -> _Limits | None:
     read = machine.read_from(read_bytes)
     if not read:
         return None
-    rate = max(one.bytes_per_s for one in read)
-    far = [one.bytes_per_s for one in machine.read_from(math.inf)]
-    footprint = min(one.footprint_bytes for one in read)
+    rate = max(reading.bytes_per_s for reading in read)
+    far = [reading.bytes_per_s for reading in machine.read_from(math.inf)]
+    footprint = min(reading.footprint_bytes for reading in read)
     cached = footprint if far and footprint < DRAM_FOOTPRINT_BYTES else math.inf
     peaks: dict[str, float] = {}
     for one in machine.peak:
