@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <limits>
 
 #include "levels.h"
 #include "session.h"
@@ -124,6 +125,28 @@ void Backend::take_rows(const float* x, int64_t width, const int32_t* rows, int6
   pool_.for_ranges(count, pieces(count * width * 8), [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       std::memcpy(y + i * width, x + rows[i] * width, static_cast<size_t>(width) * sizeof(float));
+    }
+  });
+}
+
+void Backend::place(const float* x, int64_t width, int64_t rows, float* y, int64_t stride) {
+  const Session session(pool_);
+  pool_.for_ranges(rows, pieces(rows * width * 8), [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      std::memcpy(y + i * stride, x + i * width, static_cast<size_t>(width) * sizeof(float));
+    }
+  });
+}
+
+void Backend::spread(const float* x, int64_t width, int64_t rows, const int64_t* columns, float* y,
+                     int64_t stride) {
+  const Session session(pool_);
+  const int64_t bytes = rows * (width * 16 + stride * 4);
+  pool_.for_ranges(rows, pieces(bytes), [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      float* row = y + i * stride;
+      std::fill(row, row + stride, -std::numeric_limits<float>::infinity());
+      for (int64_t c = 0; c < width; ++c) row[columns[c]] = x[i * width + c];
     }
   });
 }

@@ -21,6 +21,8 @@
 
 namespace headrace {
 
+class Tape;
+
 // The chosen experts of `tokens` rows: experts and weights are [tokens][chosen], in the order in
 // which results are added.
 struct ExpertsArgs {
@@ -61,6 +63,9 @@ class Backend {
   void cache_experts(int64_t bytes) { expert_cache_ = std::make_shared<ExpertCache>(bytes); }
   const std::shared_ptr<ExpertCache>& expert_cache() const { return expert_cache_; }
   ThreadPool& pool() { return pool_; }
+  // What operations are noted on as they are bound, or null.
+  void note_on(Tape* tape) { tape_ = tape; }
+  Tape* tape() const { return tape_; }
 
   void linear(const PackedMatrix& weight, const float* x, int64_t rows, const NormWeights& norm,
               const float* residual, float scale, float* y);
@@ -69,6 +74,11 @@ class Backend {
   void rope(const RopeArgs& args, int64_t rows);
   void activate(const ActivationArgs& args, int64_t rows);
   void take_rows(const float* x, int64_t width, const int32_t* rows, int64_t count, float* y);
+  // Rows of x into columns of wider rows of y.
+  void place(const float* x, int64_t width, int64_t rows, float* y, int64_t stride);
+  // Column i of x into column columns[i] of y, and -inf into all others.
+  void spread(const float* x, int64_t width, int64_t rows, const int64_t* columns, float* y,
+              int64_t stride);
   // The first `columns` values of each row of `stride`, times the row's factor; in place.
   void scale_rows(float* x, int64_t stride, int64_t columns, const float* factors, int64_t rows);
   // Multiplies each head of x[rows][heads * width] by the sigmoid of its gate, gates[rows][heads].
@@ -131,6 +141,7 @@ class Backend {
 
   const Kernels& kernels_;
   ThreadPool pool_;
+  Tape* tape_ = nullptr;
   std::shared_ptr<ExpertCache> expert_cache_;
   Buffer operand_;
   std::vector<Buffer> scratch_;

@@ -64,28 +64,20 @@ class BoundBatch {
  public:
   BoundBatch(const KvCache& cache, nanobind::handle positions, nanobind::handle query_start,
              const std::vector<nanobind::object>& block_tables)
-      : cache_(cache), positions_(copied(View<int32_t>(positions, "positions", 1))),
-        query_start_(copied(View<int32_t>(query_start, "query_start", 1))) {
-    if (query_start_.empty()) refuse("query_start is empty");
-    const int64_t requests = this->requests(), count = tokens();
-    const std::vector<int32_t>& start = query_start_;
-    if (start[0] != 0 || start.back() != count) {
-      refuse("query_start must run from 0 to " + std::to_string(count));
-    }
-    for (int64_t r = 0; r < requests; ++r) {
-      if (start[r + 1] < start[r]) refuse("query_start falls at request " + std::to_string(r));
-    }
-    for (int64_t r = 0; r < requests; ++r) {
-      for (int64_t i = start[r] + 1; i < start[r + 1]; ++i) {
-        if (positions_[i] > positions_[i - 1]) continue;
-        refuse("positions of request " + std::to_string(r) + " do not ascend");
-      }
-      request_of_.insert(request_of_.end(), start[r + 1] - start[r], static_cast<int32_t>(r));
-    }
-    for (const nanobind::object& table : block_tables) {
-      const View<int32_t> view(table, "block_tables", 2);
-      view.require(0, requests);
-      tables_.push_back({copied(view, requests * view.size(1)), view.size(1)});
+      : cache_(cache) {
+    fill(positions, query_start, block_tables);
+  }
+
+  // Another batch in the place of this one, of as many tokens and requests. Where it is refused
+  // there is none.
+  void refill(nanobind::handle positions, nanobind::handle query_start,
+              const std::vector<nanobind::object>& block_tables) {
+    const int64_t tokens_before = tokens(), requests_before = requests();
+    fill(positions, query_start, block_tables);
+    if (tokens() != tokens_before || requests() != requests_before) {
+      refuse("a batch of " + std::to_string(tokens()) + " tokens of " +
+             std::to_string(requests()) + " requests in the place of " +
+             std::to_string(tokens_before) + " of " + std::to_string(requests_before));
     }
   }
 
@@ -116,6 +108,36 @@ class BoundBatch {
     int64_t chunk;
     std::vector<Neighbour> neighbours;
   };
+
+  void fill(nanobind::handle positions, nanobind::handle query_start,
+            const std::vector<nanobind::object>& block_tables) {
+    positions_ = copied(View<int32_t>(positions, "positions", 1));
+    query_start_ = copied(View<int32_t>(query_start, "query_start", 1));
+    request_of_.clear();
+    tables_.clear();
+    checked_.clear();
+    if (query_start_.empty()) refuse("query_start is empty");
+    const int64_t requests = this->requests(), count = tokens();
+    const std::vector<int32_t>& start = query_start_;
+    if (start[0] != 0 || start.back() != count) {
+      refuse("query_start must run from 0 to " + std::to_string(count));
+    }
+    for (int64_t r = 0; r < requests; ++r) {
+      if (start[r + 1] < start[r]) refuse("query_start falls at request " + std::to_string(r));
+    }
+    for (int64_t r = 0; r < requests; ++r) {
+      for (int64_t i = start[r] + 1; i < start[r + 1]; ++i) {
+        if (positions_[i] > positions_[i - 1]) continue;
+        refuse("positions of request " + std::to_string(r) + " do not ascend");
+      }
+      request_of_.insert(request_of_.end(), start[r + 1] - start[r], static_cast<int32_t>(r));
+    }
+    for (const nanobind::object& table : block_tables) {
+      const View<int32_t> view(table, "block_tables", 2);
+      view.require(0, requests);
+      tables_.push_back({copied(view, requests * view.size(1)), view.size(1)});
+    }
+  }
 
   // With the table of this number, whose entries are blocks as far back as tokens see.
   BatchView checked_view(int64_t number, const Visibility& sees) {

@@ -54,4 +54,5 @@ NB_MODULE(_native, m) {
   bind_experts(m, backend);
   bind_attention(m, backend);
   bind_sampling(m, backend);
+  bind_tape(m, backend);
 }

@@ -13,6 +13,16 @@ namespace headrace {
 
 [[noreturn]] inline void refuse(const std::string& what) { throw std::invalid_argument(what); }
 
+// Raises ValueError where a value of an index array is not in [0, limit).
+inline void require_below(const char* name, const int32_t* values, int64_t count, int64_t limit) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (values[i] < 0 || values[i] >= limit) {
+      refuse(std::string(name) + " " + std::to_string(values[i]) + " is not in [0, " +
+             std::to_string(limit) + ")");
+    }
+  }
+}
+
 // A C-contiguous array of T with `ndim` dimensions. Raises ValueError naming it for another type or
 // shape, TypeError for what is no array. bfloat16 has no buffer format: it comes as uint16.
 template <class T>
@@ -44,13 +54,7 @@ class View {
   }
   // Every value of an index array must lie in [0, limit).
   void require_below(int64_t limit) const {
-    const int64_t count = buffer_.len / buffer_.itemsize;
-    for (int64_t i = 0; i < count; ++i) {
-      if (data()[i] < 0 || data()[i] >= limit) {
-        refuse(std::string(name_) + " " + std::to_string(data()[i]) + " is not in [0, " +
-               std::to_string(limit) + ")");
-      }
-    }
+    headrace::require_below(name_, data(), buffer_.len / buffer_.itemsize, limit);
   }
 
  private:

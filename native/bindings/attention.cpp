@@ -55,7 +55,6 @@ void rope(Backend& backend, nb::handle qkv, nb::handle shape, nb::handle cos, nb
   const int64_t head_dim = heads.head_dim;
   rows.require(1, heads.row_width());
   at.require(0, rows.size(0));
-  at.require_below(c.size(0));
   s.require(0, c.size(0));
   s.require(1, c.size(1));
   q.require(0, head_dim);
@@ -64,10 +63,13 @@ void rope(Backend& backend, nb::handle qkv, nb::handle shape, nb::handle cos, nb
     refuse("rotary_dim " + std::to_string(2 * c.size(1)) + " exceeds head_dim " +
            std::to_string(head_dim));
   }
-  const nb::gil_scoped_release release;
-  backend.rope({rows.data(), rows.size(1), heads.heads, heads.kv_heads, head_dim, c.size(1),
-                c.data(), s.data(), at.data(), q.data(), k.data(), q_eps, k_eps},
-               rows.size(0));
+  const RopeArgs args{rows.data(), rows.size(1), heads.heads, heads.kv_heads, head_dim, c.size(1),
+                      c.data(),    s.data(),     at.data(),   q.data(),       k.data(), q_eps,
+                      k_eps};
+  run(backend, [&backend, args, count = rows.size(0), limit = c.size(0)] {
+    require_below("position", args.positions, count, limit);
+    backend.rope(args, count);
+  });
 }
 
 void kv_write(Backend& backend, BoundBatch& batch, int64_t layer, nb::handle qkv,
@@ -78,11 +80,13 @@ void kv_write(Backend& backend, BoundBatch& batch, int64_t layer, nb::handle qkv
   const View<float> rows(qkv, "qkv", 2);
   rows.require(0, batch.tokens());
   rows.require(1, heads.row_width());
-  const BatchView view = batch.view(layer, visibility_of(shape));
-  const nb::gil_scoped_release release;
-  backend.kv_write({kv, view, batch.request_of(), rows.data(), rows.size(1),
-                    heads.heads * heads.head_dim,
-                    (heads.heads + heads.kv_heads) * heads.head_dim});
+  const Visibility sees = visibility_of(shape);
+  run(backend, [&backend, &batch, &kv, layer, sees, heads, x = rows.data(),
+                width = rows.size(1)] {
+    backend.kv_write({kv, batch.view(layer, sees), batch.request_of(), x, width,
+                      heads.heads * heads.head_dim,
+                      (heads.heads + heads.kv_heads) * heads.head_dim});
+  });
 }
 
 void attention(Backend& backend, BoundBatch& batch, int64_t layer, nb::handle qkv, nb::handle y,
@@ -102,12 +106,13 @@ void attention(Backend& backend, BoundBatch& batch, int64_t layer, nb::handle qk
   sink.require(0, heads.heads);
   slope.require(0, heads.heads);
   const Visibility sees = visibility_of(shape);
-  const BatchView view = batch.view(layer, sees);
-  const Masks masked(masks, sees, view);
-  const nb::gil_scoped_release release;
-  backend.attention({kv, view, rows.data(), rows.size(1),
-                     heads.heads / heads.kv_heads,
-                     scale, masked.of(sees), softcap, sink.data(), slope.data(), to.data()});
+  const Masks masked(masks, sees, batch.view(layer, sees));
+  run(backend, [&backend, &batch, &kv, layer, sees, shown = masked.of(sees), x = rows.data(),
+                width = rows.size(1), group = heads.heads / heads.kv_heads, scale, softcap,
+                of_sinks = sink.data(), of_slopes = slope.data(), y = to.data()] {
+    backend.attention({kv, batch.view(layer, sees), x, width, group, scale, shown, softcap,
+                       of_sinks, of_slopes, y});
+  });
 }
 
 }  // namespace
@@ -142,7 +147,9 @@ void bind_attention(nb::module_& m, nb::class_<Backend>& backend) {
   nb::class_<BoundBatch>(m, "BoundBatch")
       .def(nb::init<const KvCache&, nb::handle, nb::handle, const std::vector<nb::object>&>(),
            nb::arg("cache"), nb::arg("positions"), nb::arg("query_start"),
-           nb::arg("block_tables"), nb::keep_alive<1, 2>());
+           nb::arg("block_tables"), nb::keep_alive<1, 2>())
+      .def("refill", &BoundBatch::refill, nb::arg("positions"), nb::arg("query_start"),
+           nb::arg("block_tables"));
 
   backend
       .def("rope", &rope, nb::arg("qkv"), nb::arg("shape"), nb::arg("cos"), nb::arg("sin"),

@@ -21,8 +21,8 @@ void norm(Backend& backend, nb::handle x, nb::handle y, nb::handle weight, nb::h
   to.require(1, width);
   add.require(0, rows);
   add.require(1, width);
-  const nb::gil_scoped_release release;
-  backend.norm({from.data(), to.data(), add.data(), width, width, 1, by.view()}, rows);
+  const NormArgs args{from.data(), to.data(), add.data(), width, width, 1, by.view()};
+  run(backend, [&backend, args, rows] { backend.norm(args, rows); });
 }
 
 void norm_columns(Backend& backend, nb::handle x, int64_t start, nb::handle weight, nb::handle bias,
@@ -39,8 +39,8 @@ void norm_columns(Backend& backend, nb::handle x, int64_t start, nb::handle weig
            " equal groups");
   }
   float* at = rows.data() + start;
-  const nb::gil_scoped_release release;
-  backend.norm({at, at, nullptr, stride, width / groups, groups, by.view()}, rows.size(0));
+  const NormArgs args{at, at, nullptr, stride, width / groups, groups, by.view()};
+  run(backend, [&backend, args, count = rows.size(0)] { backend.norm(args, count); });
 }
 
 void activation(Backend& backend, nb::handle x, nb::handle y, const std::string& kind, bool gated,
@@ -50,8 +50,8 @@ void activation(Backend& backend, nb::handle x, nb::handle y, const std::string&
   const View<float> from(x, gated ? "gate_up" : "x", 2), to(y, "y", 2, true);
   to.require(0, from.size(0));
   from.require(1, (gated ? 2 : 1) * to.size(1));
-  const nb::gil_scoped_release release;
-  backend.activate({from.data(), to.data(), to.size(1), function, gated, limit}, from.size(0));
+  const ActivationArgs args{from.data(), to.data(), to.size(1), function, gated, limit};
+  run(backend, [&backend, args, rows = from.size(0)] { backend.activate(args, rows); });
 }
 
 void softcap(Backend& backend, nb::handle x, nb::handle y, float cap) {
@@ -59,9 +59,8 @@ void softcap(Backend& backend, nb::handle x, nb::handle y, float cap) {
   check_range("cap", cap, cap > 0 && cap <= 3.4e38f, "(0, inf)");
   to.require(0, from.size(0));
   to.require(1, from.size(1));
-  const nb::gil_scoped_release release;
-  backend.activate({from.data(), to.data(), to.size(1), Activation::softcap, false, cap},
-                   from.size(0));
+  const ActivationArgs args{from.data(), to.data(), to.size(1), Activation::softcap, false, cap};
+  run(backend, [&backend, args, rows = from.size(0)] { backend.activate(args, rows); });
 }
 
 void take_rows(Backend& backend, nb::handle x, nb::handle rows, nb::handle y) {
@@ -70,8 +69,43 @@ void take_rows(Backend& backend, nb::handle x, nb::handle rows, nb::handle y) {
   at.require_below(from.size(0));
   to.require(0, at.size(0));
   to.require(1, from.size(1));
-  const nb::gil_scoped_release release;
-  backend.take_rows(from.data(), from.size(1), at.data(), at.size(0), to.data());
+  run(backend, [&backend, x = from.data(), width = from.size(1), of = at.data(),
+                count = at.size(0), y = to.data()] {
+    backend.take_rows(x, width, of, count, y);
+  });
+}
+
+void place(Backend& backend, nb::handle x, nb::handle y, int64_t row, int64_t column) {
+  const View<float> from(x, "x", 2), to(y, "y", 2, true);
+  if (row < 0 || row > to.size(0) - from.size(0)) {
+    refuse("rows [" + std::to_string(row) + ", " + std::to_string(row + from.size(0)) +
+           ") are not those of " + std::to_string(to.size(0)));
+  }
+  if (column < 0 || column > to.size(1) - from.size(1)) {
+    refuse("columns [" + std::to_string(column) + ", " + std::to_string(column + from.size(1)) +
+           ") are not those of rows of " + std::to_string(to.size(1)));
+  }
+  run(backend, [&backend, of = from.data(), width = from.size(1), rows = from.size(0),
+                at = to.data() + row * to.size(1) + column, stride = to.size(1)] {
+    backend.place(of, width, rows, at, stride);
+  });
+}
+
+void spread(Backend& backend, nb::handle x, nb::handle columns, nb::handle y) {
+  const View<float> from(x, "x", 2), to(y, "y", 2, true);
+  const View<int64_t> at(columns, "column", 1);
+  at.require(0, from.size(1));
+  to.require(0, from.size(0));
+  for (int64_t i = 0; i < at.size(0); ++i) {
+    if (at.data()[i] < 0 || at.data()[i] >= to.size(1)) {
+      refuse("column " + std::to_string(at.data()[i]) + " is not in [0, " +
+             std::to_string(to.size(1)) + ")");
+    }
+  }
+  run(backend, [&backend, of = from.data(), width = from.size(1), rows = from.size(0),
+                c = at.data(), to_row = to.data(), stride = to.size(1)] {
+    backend.spread(of, width, rows, c, to_row, stride);
+  });
 }
 
 void scale_rows(Backend& backend, nb::handle x, nb::handle factors, int64_t columns) {
@@ -79,8 +113,10 @@ void scale_rows(Backend& backend, nb::handle x, nb::handle factors, int64_t colu
   by.require(0, rows.size(0));
   check_range("columns", columns, columns >= 0 && columns <= rows.size(1),
               ("[0, " + std::to_string(rows.size(1)) + "]").c_str());
-  const nb::gil_scoped_release release;
-  backend.scale_rows(rows.data(), rows.size(1), columns, by.data(), rows.size(0));
+  run(backend, [&backend, x = rows.data(), stride = rows.size(1), columns, f = by.data(),
+                count = rows.size(0)] {
+    backend.scale_rows(x, stride, columns, f, count);
+  });
 }
 
 void gate_heads(Backend& backend, nb::handle x, nb::handle gates) {
@@ -91,8 +127,10 @@ void gate_heads(Backend& backend, nb::handle x, nb::handle gates) {
     refuse("gates of " + std::to_string(heads) + " heads do not fit rows of " +
            std::to_string(rows.size(1)));
   }
-  const nb::gil_scoped_release release;
-  backend.gate_heads(rows.data(), heads, rows.size(1) / heads, by.data(), rows.size(0));
+  run(backend, [&backend, x = rows.data(), heads, width = rows.size(1) / heads, of = by.data(),
+                count = rows.size(0)] {
+    backend.gate_heads(x, heads, width, of, count);
+  });
 }
 
 }  // namespace
@@ -106,6 +144,8 @@ void bind_elementwise(nb::module_&, nb::class_<Backend>& backend) {
       .def("activation", &activation)
       .def("softcap", &softcap)
       .def("take_rows", &take_rows)
+      .def("place", &place, nb::arg("x"), nb::arg("y"), nb::arg("row"), nb::arg("column"))
+      .def("spread", &spread, nb::arg("x"), nb::arg("columns"), nb::arg("y"))
       .def("scale_rows", &scale_rows)
       .def("gate_heads", &gate_heads);
 }

@@ -85,8 +85,8 @@ void head_linear(Backend& backend, const ExpertMatrices& weight, nb::handle x, i
   more.require(0, rows);
   to.require(0, rows);
   to.require(1, heads * (kept + weight.out()) + width);
-  const nb::gil_scoped_release release;
-  backend.head_linear({weight, from.data(), rows, kept, more.data(), width, to.data()});
+  const HeadsArgs args{weight, from.data(), rows, kept, more.data(), width, to.data()};
+  run(backend, [&backend, args] { backend.head_linear(args); });
 }
 
 // A rule of routing: the limits that the kernels rely on. Python's Routing names the others.
@@ -136,8 +136,10 @@ void route(Backend& backend, const Routing& routing, nb::handle logits, nb::hand
   for (int64_t e = 0; added && e < routing.experts; ++e) {
     check_range("bias", added.data()[e], std::isfinite(added.data()[e]), "(-inf, inf)");
   }
-  const nb::gil_scoped_release release;
-  backend.route(routing, from.data(), added.data(), rows, to.data(), share.data());
+  run(backend, [&backend, routing, of = from.data(), plus = added.data(), rows, chosen = to.data(),
+                by = share.data()] {
+    backend.route(routing, of, plus, rows, chosen, by);
+  });
 }
 
 void experts(Backend& backend, const ExpertMatrices& gate_up, const ExpertMatrices& down,
@@ -166,9 +168,10 @@ void experts(Backend& backend, const ExpertMatrices& gate_up, const ExpertMatric
   add.require(1, down.out());
   check_range("experts per token", of.size(1), of.size(1) >= 1 && of.size(1) <= kMostChosen,
               ("[1, " + std::to_string(kMostChosen) + "]").c_str());
-  const nb::gil_scoped_release release;
-  backend.experts({gate_up, down, from.data(), rows, of.size(1), of.data(), share.data(), function,
-                   weigh_input, add.data(), scale, to.data(), limit});
+  const ExpertsArgs args{gate_up,      down,     from.data(), rows,        of.size(1),
+                         of.data(),    share.data(), function,  weigh_input, add.data(),
+                         scale,        to.data(), limit};
+  run(backend, [&backend, args] { backend.experts(args); });
 }
 
 }  // namespace

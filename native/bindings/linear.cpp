@@ -48,8 +48,10 @@ void linear(Backend& backend, const PackedLinear& weight, nb::handle x, nb::hand
   norm.require(matrix.in);
   add.require(0, from.size(0));
   add.require(1, matrix.out);
-  const nb::gil_scoped_release release;
-  backend.linear(matrix, from.data(), from.size(0), norm.view(), add.data(), scale, to.data());
+  run(backend, [&backend, matrix, x = from.data(), rows = from.size(0), by = norm.view(),
+                plus = add.data(), scale, y = to.data()] {
+    backend.linear(matrix, x, rows, by, plus, scale, y);
+  });
 }
 
 void embedding(Backend& backend, const Rows& table, nb::handle ids, nb::handle y, float scale,
@@ -57,15 +59,16 @@ void embedding(Backend& backend, const Rows& table, nb::handle ids, nb::handle y
   const View<int32_t> of(ids, "token id", 1);
   const View<float> to(y, "y", 2, true);
   const OptionalView<float> add(residual, "residual", 2);
-  of.require_below(table.count());
   to.require(0, of.size(0));
   to.require(1, table.width());
   add.require(0, of.size(0));
   add.require(1, table.width());
-  const nb::gil_scoped_release release;
-  backend.embed({table.data(), row_bytes(table.codec(), table.width()), table.width(),
-                 table.codec(), table.order(), of.data(), to.data(), scale, add.data()},
-                of.size(0));
+  const EmbedArgs args{table.data(), row_bytes(table.codec(), table.width()), table.width(),
+                       table.codec(), table.order(), of.data(), to.data(), scale, add.data()};
+  run(backend, [&backend, args, count = of.size(0), limit = table.count()] {
+    require_below("token id", args.ids, count, limit);
+    backend.embed(args, count);
+  });
 }
 
 }  // namespace

@@ -148,6 +148,7 @@ class EngineCore:
             ops,
             None if draft is None else draft.features,
             self._recorded,
+            repeats=not config.enforce_eager,
         )
         at_most = plan.max_model_len == model.max_positions
         self.limits = Limits(

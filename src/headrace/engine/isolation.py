@@ -40,9 +40,11 @@ class IsolatingRunner(Runner):
         ops: Ops,
         features: Features | None = None,
         recorded: RecordedSteps | None = None,
+        *,
+        repeats: bool = True,
     ) -> None:
         """memory: of how many tokens are computed together."""
-        super().__init__(model, groups, kv, sampler, ops, features, recorded)
+        super().__init__(model, groups, kv, sampler, ops, features, recorded, repeats=repeats)
         self.failed_steps = 0
         """Steps that raised as a whole, but for those that found too little memory."""
         self._memory = memory

@@ -21,6 +21,7 @@ from headrace.engine.kv.copies import Copy, apart
 from headrace.engine.messages import TokenLogprob
 from headrace.engine.model import Model
 from headrace.engine.recorded_steps import RecordedSteps
+from headrace.engine.repeated_runs import RepeatedRuns
 from headrace.engine.sampling.sampler import NOTHING_DRAWN, DrawPosition, SampledToken, Sampler
 from headrace.engine.scheduling.plan import Row, RowTokens
 from headrace.models.layer_cache import CacheGroup
@@ -51,6 +52,8 @@ class RowResult(NamedTuple):
         return RowTokens(token_ids, "error" if self.tokens[-1].error is not None else "stop")
 
 
+_WITH_FEATURES = 1
+"""Of the two runs of a model."""
 NOTHING_YET = RowResult()
 PUT_OFF = RowResult(put_off=True)
 
@@ -70,10 +73,14 @@ class Runner:
         ops: Ops,
         features: Features | None = None,
         recorded: RecordedSteps | None = None,
+        *,
+        repeats: bool = True,
     ) -> None:
         """features: kept for a draft head, where there is one. recorded: steps that the backend
-        repeats; None where all are computed anew."""
+        repeats, padded to sizes; None where all are computed anew. repeats: whether it may repeat
+        others as they come."""
         self._recorded = recorded
+        self._runs = RepeatedRuns(ops, self._compute, repeats=repeats)
         self._features = features
         self._model = model
         self._kv = kv
@@ -111,10 +118,16 @@ class Runner:
         kept = self._features
         if kept is None or not kept.wants_any(rows):
             logits = None if self._recorded is None else self._recorded.forward(batch)
-            return self._model.forward(batch, self._kv) if logits is None else logits
-        logits, features = self._model.forward_with_features(batch, self._kv, kept.layers)
+            return self._runs(batch)[0] if logits is None else logits
+        logits, features = self._runs(batch, which=_WITH_FEATURES)
         kept.note(rows, batch.query_start, features)
         return logits
+
+    def _compute(self, batch: RaggedBatch, inputs: Sequence[Array], which: int) -> Sequence[Array]:
+        del inputs
+        if which != _WITH_FEATURES or self._features is None:
+            return [self._model.forward(batch, self._kv)]
+        return self._model.forward_with_features(batch, self._kv, self._features.layers)
 
     def _take_apart(
         self, rows: Sequence[Row], logits: Array, places: Sequence[DrawPosition]

@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -129,6 +129,15 @@ class StepRecording(Protocol):
     def repeat(self, batch: RaggedBatch) -> Array:
         """What was computed, of another batch of the same shapes. The array is the backend's and
         right until the next repetition; ValueError where shapes differ."""
+
+
+class RunRecording(Protocol):
+    """A run that a backend can repeat with one call; see `Ops.record_run`."""
+
+    def repeat(self, batch: RaggedBatch, inputs: Sequence[Array]) -> Sequence[Array]:
+        """What the run gives for another batch with the same query_start and logit_rows, block
+        tables of any width, and inputs of the same shapes. The arrays are the backend's, and right
+        until it repeats or records another run. ValueError as of the operations."""
 
 
 class Ops(ABC):
@@ -246,6 +255,25 @@ class Ops(ABC):
         where the backend records nothing, or not this. It is computed on the way, twice."""
         del compute, batch
         return None
+
+    records_runs: ClassVar[bool] = False
+    """Whether `record_run` ever gives a recording."""
+
+    def record_run(
+        self,
+        run: Callable[[RaggedBatch, Sequence[Array]], Sequence[Array]],
+        batch: RaggedBatch,
+        inputs: Sequence[Array] = (),
+    ) -> tuple[Sequence[Array], RunRecording | None]:
+        """Run, and note on the way what was computed, to be repeated at less expense to the host;
+        None where the backend does not, or cannot of this run. The arrays that are given with a
+        recording are as `RunRecording.repeat` has them.
+
+        run: of operations of this backend alone, each of which reads what another one made, the
+        batch, the inputs, or what outlives the run; what `take_rows` takes is of query_start and
+        logit_rows alone. A run that is seen to do otherwise is computed again, without.
+        """
+        return run(batch, inputs), None
 
     def _bound(self, batch: RaggedBatch, kv: KVCacheArrays) -> Any:
         """What the backend keeps of a batch for the layers of a step."""

@@ -85,6 +85,7 @@ class LoadedDraft:
             num_tokens=setting.num_tokens,
             vocab_size=self.vocab_size,
             prefix_caching=setting.config.enable_prefix_caching,
+            repeats=not setting.config.enforce_eager,
             clock=setting.clock,
         )
 

@@ -103,6 +103,19 @@ class BoundBatch:
         self, cache: KvCache, positions: I32, query_start: I32, block_tables: Sequence[I32]
     ) -> None: ...
 
+    def refill(
+        self, positions: I32, query_start: I32, block_tables: Sequence[I32]
+    ) -> None:
+        """Another batch, of as many tokens and requests, in its place."""
+
+class Tape:
+    """Operations of the thread that makes it, noted as they run."""
+
+    def __init__(self) -> None: ...
+    def __len__(self) -> int: ...
+    def run(self) -> None:
+        """All of them again, in the same memory. Raises what they raise."""
+
 class Backend:
     """Kernels of one level on one thread pool. Raises ValueError for a level that cannot run."""
 
@@ -169,6 +182,12 @@ class Backend:
     def activation(self, x: F32, y: F32, kind: str, gated: bool, limit: float) -> None: ...
     def softcap(self, x: F32, y: F32, cap: float) -> None: ...
     def take_rows(self, x: F32, rows: I32, y: F32) -> None: ...
+    def place(self, x: F32, y: F32, row: int, column: int) -> None:
+        """x into y from there on."""
+
+    def spread(self, x: F32, columns: npt.NDArray[np.int64], y: F32) -> None: ...
+    def note_on(self, tape: Tape | None) -> None:
+        """Note the operations that a step computes, of the tape's own thread, from now on."""
     def scale_rows(self, x: F32, factors: F32, columns: int) -> None: ...
     def gate_heads(self, x: F32, gates: F32) -> None: ...
     def route(

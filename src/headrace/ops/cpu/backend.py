@@ -9,13 +9,16 @@ RuntimeError in the child, which can make its own.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.ops import adjustment
 from headrace.ops.cpu import _native
+from headrace.ops.cpu.recording import Arena, NotRecordableError, Recording, Run
 from headrace.ops.cpu.sampling import naming_bad_rows, native_chains
 from headrace.ops.cpu.weights import CpuWeights
 from headrace.ops.experts import ExpertMLP, Routes, Routing
@@ -50,6 +53,8 @@ from headrace.weights.tensors.scaled_tensor import ScaledTensor
 
 F32 = npt.NDArray[np.float32]
 
+logger = logging.getLogger(__name__)
+
 
 class CpuOps(CpuWeights):
     """The cpu backend.
@@ -63,6 +68,32 @@ class CpuOps(CpuWeights):
     Raises ConfigError for a level this machine cannot run, for a number of threads outside
     [1, 1024] and for a negative cache.
     """
+
+    records_runs = True
+    _recording: Recording | None = None
+    """The one that is made."""
+
+    def record_run(
+        self, run: Run, batch: RaggedBatch, inputs: Sequence[F32] = ()
+    ) -> tuple[Sequence[F32], Recording | None]:
+        native, empty = self._native, self._empty
+        if self._arena is None:
+            self._arena = Arena()
+        recording, arena = Recording(batch, inputs), self._arena
+        arena.begin()
+        try:
+            self._native = cast(_native.Backend, recording.note(native, arena))
+            self._empty, self._recording = arena.empty, recording
+            outputs = run(recording.batch, recording.inputs)
+            recording.end(outputs, arena)
+        except NotRecordableError as error:
+            logger.debug("a run is not recorded: %s", error)
+        else:
+            return outputs, recording
+        finally:
+            self._native, self._empty, self._recording = native, empty, None
+            native.note_on(None)
+        return run(batch, inputs), None
 
     def rope_table(
         self,
@@ -95,12 +126,12 @@ class CpuOps(CpuWeights):
         if isinstance(weight.packed, ScaledTensor):
             check_ids("token id", token_ids, weight.rows)
             return f32_rows(weight.packed, token_ids, scale, residual)
-        out = np.empty((len(token_ids), weight.width), np.float32)
+        out = self._empty((len(token_ids), weight.width), np.float32)
         self._native.embedding(weight.packed, token_ids, out, scale, residual)
         return out
 
     def norm(self, x: F32, norm: Norm, *, residual: F32 | None = None) -> F32:
-        out = np.empty(x.shape, np.float32)
+        out = self._empty(x.shape, np.float32)
         self._native.norm(x, out, norm.weight, norm.bias, norm.eps, is_centred(norm), residual)
         return out
 
@@ -118,7 +149,7 @@ class CpuOps(CpuWeights):
         residual: F32 | None = None,
         scale: float = 1.0,
     ) -> F32:
-        out = np.empty((x.shape[0], weight.out_features), np.float32)
+        out = self._empty((x.shape[0], weight.out_features), np.float32)
         if weight.column_order is not None:
             if x.shape[1] != weight.in_features:
                 raise ValueError(f"x: rows of {x.shape[1]}, must be {weight.in_features}")
@@ -145,7 +176,7 @@ class CpuOps(CpuWeights):
     ) -> F32:
         more = 0 if beside is None else beside.shape[1]
         width = weight.num_heads * (kept + weight.out_features) + more
-        out = np.empty((len(x), max(0, width)), np.float32)
+        out = self._empty((len(x), max(0, width)), np.float32)
         self._native.head_linear(weight.packed, x, kept, beside, out)
         return out
 
@@ -171,7 +202,7 @@ class CpuOps(CpuWeights):
             routing.jitter,
         )
         shape = (len(logits), routing.experts_per_token)
-        routes = Routes(np.empty(shape, np.int32), np.empty(shape, np.float32))
+        routes = Routes(self._empty(shape, np.int32), self._empty(shape, np.float32))
         self._native.route(rule, logits, bias, routes.experts, routes.weights)
         return routes if factors is None else routes.times(factors[routes.experts])
 
@@ -184,7 +215,7 @@ class CpuOps(CpuWeights):
         residual: F32 | None = None,
         scale: float = 1.0,
     ) -> F32:
-        out = np.empty((len(x), mlp.down.out_features), np.float32)
+        out = self._empty((len(x), mlp.down.out_features), np.float32)
         self._native.experts(
             mlp.gate_up.packed,
             mlp.down.packed,
@@ -230,6 +261,8 @@ class CpuOps(CpuWeights):
         self._native.kv_write(self._native_batch(batch, kv), layer, qkv, shape)
 
     def _bound(self, batch: RaggedBatch, kv: KVCacheArrays) -> _native.BoundBatch:
+        if self._recording is not None:
+            return self._recording.bind(batch, kv)
         return _native.BoundBatch(kv.arrays, batch.positions, batch.query_start, batch.block_tables)
 
     def _native_batch(self, batch: RaggedBatch, kv: KVCacheArrays) -> _native.BoundBatch:
@@ -256,30 +289,51 @@ class CpuOps(CpuWeights):
         slopes: F32 | None = None,
         masks: npt.NDArray[np.uint64] | None = None,
     ) -> F32:
-        out = np.empty((qkv.shape[0], shape.output_width), np.float32)
+        out = self._empty((qkv.shape[0], shape.output_width), np.float32)
         self._native.attention(
             self._native_batch(batch, kv), layer, qkv, out, shape, sinks, slopes, masks
         )
         return out
 
     def gated_activation(self, gate_up: F32, kind: Activation, *, limit: float = 0.0) -> F32:
-        out = np.empty((gate_up.shape[0], gate_up.shape[1] // 2), np.float32)
+        out = self._empty((gate_up.shape[0], gate_up.shape[1] // 2), np.float32)
         self._native.activation(gate_up, out, kind, True, limit)
         return out
 
     def activation(self, x: F32, kind: Activation) -> F32:
-        out = np.empty(x.shape, np.float32)
+        out = self._empty(x.shape, np.float32)
         self._native.activation(x, out, kind, False, 0.0)
         return out
 
     def softcap(self, x: F32, cap: float) -> F32:
-        out = np.empty(x.shape, np.float32)
+        out = self._empty(x.shape, np.float32)
         self._native.softcap(x, out, cap)
         return out
 
     def take_rows(self, x: F32, rows: npt.NDArray[np.int32]) -> F32:
-        out = np.empty((len(rows), x.shape[1]), np.float32)
+        out = self._empty((len(rows), x.shape[1]), np.float32)
         self._native.take_rows(x, rows, out)
+        return out
+
+    def concat(self, parts: Sequence[F32]) -> F32:
+        return self._joined(parts, axis=1)
+
+    def stacked(self, parts: Sequence[F32]) -> F32:
+        return self._joined(parts, axis=0)
+
+    def _joined(self, parts: Sequence[F32], axis: int) -> F32:
+        shape = list(parts[0].shape)
+        shape[axis] = sum(part.shape[axis] for part in parts)
+        out = self._empty((shape[0], shape[1]), np.float32)
+        at = [0, 0]
+        for part in parts:
+            self._native.place(part, out, *at)
+            at[axis] += part.shape[axis]
+        return out
+
+    def spread(self, x: F32, columns: npt.NDArray[np.int64], width: int) -> F32:
+        out = self._empty((len(x), width), np.float32)
+        self._native.spread(x, columns, out)
         return out
 
     def scale_rows(self, x: F32, factors: F32, *, columns: int) -> None:

@@ -7,13 +7,15 @@ arrays alive that it reads later.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import ConfigError
 from headrace.ops.cpu import _native
+from headrace.ops.cpu.recording import Arena
 from headrace.ops.experts import ExpertCacheStats, ExpertWeight
 from headrace.ops.interface import EmbeddingWeight, HeadWeight, LinearWeight, Ops
 from headrace.ops.shared import (
@@ -53,6 +55,10 @@ class CpuWeights(Ops):
             raise ConfigError(
                 f"threads is {count}, and the system gives no more of them ({error}); ask for fewer"
             ) from error
+        self._empty: Callable[..., npt.NDArray[Any]] = np.empty
+        """Memory of what operations give."""
+        self._arena: Arena | None = None
+        """The same in runs that are recorded."""
         self.level: str = self._native.level
         self.num_threads: int = self._native.num_threads
         self._caches_experts = expert_cache_bytes is not None

@@ -80,6 +80,7 @@ class HeadDrafts(DraftChain[Head]):
         num_tokens: int,
         vocab_size: int | None = None,
         prefix_caching: bool = True,
+        repeats: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """As of DraftChain."""
@@ -99,6 +100,7 @@ class HeadDrafts(DraftChain[Head]):
             num_tokens=num_tokens,
             vocab_size=vocab_size,
             prefix_caching=prefix_caching,
+            repeats=repeats,
             clock=clock,
         )
 
@@ -143,9 +145,8 @@ class HeadDrafts(DraftChain[Head]):
     def _forward(self, rows: Sequence[DraftRow], batch: RaggedBatch) -> Array:
         if all(row.request in self._carried for row in rows):
             place = len(rows[0].twin.drafts)
-            logits, self._following = self.maker.go_on(
-                batch, self._arrays, self._gathered(rows), place
-            )
+            logits, *following = self._runs(batch, self._gathered(rows), place)
+            self._following = tuple(following)
             return logits
         # The target has been at the token before each of those that are computed.
         parts: list[Array] = []
@@ -155,8 +156,19 @@ class HeadDrafts(DraftChain[Head]):
         features = parts[0] if len(parts) == 1 else self._ops.stacked(parts)
         before = self._before(rows, batch, features)
         most = max(row.most for row in rows)
-        logits, self._following = self.maker.begin(batch, self._arrays, features, before, most)
+        logits, *following = self._runs(batch, (features, *before), -most)
+        self._following = tuple(following)
         return logits
+
+    def _compute(self, batch: RaggedBatch, inputs: Sequence[Array], which: int) -> Sequence[Array]:
+        """which: the place of the draft, counted from 1; below that, the first pass, for as many
+        drafts at most."""
+        if which > 0:
+            logits, following = self.maker.go_on(batch, self._arrays, tuple(inputs), which)
+        else:
+            features, *before = inputs
+            logits, following = self.maker.begin(batch, self._arrays, features, before, -which)
+        return [logits, *following]
 
     def _drawn(self, rows: Sequence[DraftRow]) -> None:
         # Not before: rows that are computed again, as the sampler failed, need what was there.

@@ -21,6 +21,10 @@ class DraftModel(DraftChain[Model]):
     def _drawn(self, rows: Sequence[DraftRow]) -> None:
         del rows  # nothing but K and V is carried on
 
+    def _compute(self, batch: RaggedBatch, inputs: Sequence[Array], which: int) -> Sequence[Array]:
+        del inputs, which
+        return [self.maker.forward(batch, self._arrays)]
+
     def _forward(self, rows: Sequence[DraftRow], batch: RaggedBatch) -> Array:
         del rows
-        return self.maker.forward(batch, self._arrays)
+        return self._runs(batch)[0]

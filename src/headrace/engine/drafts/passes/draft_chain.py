@@ -43,6 +43,7 @@ from headrace.engine.kv.copies import apart
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.memory.kv_memory import CachePlan, allocate
 from headrace.engine.params import SamplingParams
+from headrace.engine.repeated_runs import RepeatedRuns
 from headrace.engine.request import GroupTable, Request
 from headrace.engine.sampling.sampler import DrawPosition, SampledToken, Sampler
 from headrace.errors import ConfigError
@@ -119,10 +120,11 @@ class DraftChain(ABC, Generic[Maker]):
         num_tokens: int,
         vocab_size: int | None = None,
         prefix_caching: bool = True,
+        repeats: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """plan: of the draft's own K and V. num_tokens: ids below it are the tokenizer's.
-        vocab_size: the target's; None where it is the maker's.
+        vocab_size: the target's; None where it is the maker's. repeats: as of RepeatedRuns.
 
         Raises ConfigError where its K and V cannot be allocated.
         """
@@ -131,6 +133,7 @@ class DraftChain(ABC, Generic[Maker]):
         self._ops = ops
         self._max_len = plan.max_model_len
         self._arrays = allocate(ops, plan.spec)
+        self._runs = RepeatedRuns(ops, self._compute, repeats=repeats)
         self._tables = BlockTables(plan.layout.groups)
         self._num_tokens = min(num_tokens, maker.vocab_size)
         self._sampler = Sampler(ops, self._num_tokens)
@@ -265,6 +268,10 @@ class DraftChain(ABC, Generic[Maker]):
     @abstractmethod
     def _end(self, rows: Sequence[DraftRow]) -> None:
         """The passes of a step have ended."""
+
+    @abstractmethod
+    def _compute(self, batch: RaggedBatch, inputs: Sequence[Array], which: int) -> Sequence[Array]:
+        """What its maker computes in a pass, as of RepeatedRuns; the first are the logits."""
 
     @abstractmethod
     def _forward(self, rows: Sequence[DraftRow], batch: RaggedBatch) -> Array:

@@ -1,0 +1,77 @@
+"""Runs of a model whose shapes come again, repeated by the backend in place of being computed anew.
+
+Each step of a stream without drafts has the shapes of the one before it, and so have most with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headrace.ops.interface import Array, Ops, RunRecording
+from headrace.ops.kv import RaggedBatch
+
+MOST_TOKENS = 64
+"""Of a run that is repeated: of more the operations take so long that what lies between them does
+not matter, and memory for what they give would be kept."""
+MOST_RECORDINGS = 128
+"""Of a function. The one that was not repeated for the longest time goes; a recording is some ten
+kilobytes for each layer."""
+SEEN_BEFORE = 1
+"""Runs of its shapes before one is recorded: those of a ragged batch may never come again."""
+
+Shapes = tuple[int, bytes, bytes, tuple[tuple[int, ...], ...]]
+
+
+class RepeatedRuns:
+    """A function of a batch and arrays, which gives arrays. The first of these is right until the
+    next run of any such function of the backend, the others for good."""
+
+    def __init__(
+        self,
+        ops: Ops,
+        run: Callable[[RaggedBatch, Sequence[Array], int], Sequence[Array]],
+        *,
+        repeats: bool = True,
+    ) -> None:
+        """run: as of `Ops.record_run`, and a number that says which of several it is. repeats: False
+        computes every run anew."""
+        self._ops = ops
+        self._run = run
+        self._repeats = repeats and ops.records_runs
+        self._known: dict[Shapes, RunRecording | int | None] = {}
+        """Recordings, how often others were seen, None for those that cannot be recorded; the one
+        that was met last is the last."""
+
+    def __call__(
+        self, batch: RaggedBatch, inputs: Sequence[Array] = (), which: int = 0
+    ) -> Sequence[Array]:
+        """What the function gives. Raises what it raises."""
+        if not self._repeats or batch.num_tokens > MOST_TOKENS:
+            return self._run(batch, inputs, which)
+        shapes = (
+            which,
+            batch.query_start.tobytes(),
+            batch.logit_rows.tobytes(),
+            tuple(each.shape for each in inputs),
+        )
+        known = self._known.pop(shapes, 0)
+        if isinstance(known, int) and known >= SEEN_BEFORE:
+            outputs, known = self._ops.record_run(
+                lambda batch, inputs: self._run(batch, inputs, which), batch, inputs
+            )
+            self._keep(shapes, known)
+            return outputs if known is None else self._given(outputs)
+        if known is None or isinstance(known, int):
+            self._keep(shapes, None if known is None else known + 1)
+            return self._run(batch, inputs, which)
+        self._known[shapes] = known
+        return self._given(known.repeat(batch, inputs))
+
+    def _keep(self, shapes: Shapes, known: RunRecording | int | None) -> None:
+        self._known[shapes] = known
+        if len(self._known) > MOST_RECORDINGS:
+            del self._known[next(iter(self._known))]
+
+    def _given(self, outputs: Sequence[Array]) -> Sequence[Array]:
+        first, *others = outputs
+        return [first, *(self._ops.stacked((each,)) for each in others)]

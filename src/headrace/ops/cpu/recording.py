@@ -1,0 +1,205 @@
+"""Runs that are noted once and repeated by one call, on other values in the same memory.
+
+A step of a small model is some fifty operations of a few microseconds, and each takes the
+interpreter about as long again. So the operations of a run are noted as they are made
+(native/tape.h), with their memory, and run again without it. The results are those that the
+operations give one by one, for they are the same calls.
+
+What a run computes must depend on the values of its batch and its inputs alone, where these lie in
+the recording's own arrays. An operation may read
+
+    what another one of the run made            in the arena
+    token ids and positions of the batch        arrays of the recording, filled for each repetition
+    the inputs                                  likewise
+    what outlives the run                       weights, tables of rotations
+    rows that `take_rows` takes                 by contract of query_start and logit_rows alone
+
+and a run that hands anything else to one, which was then made beside them, is not recorded.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.ops.cpu import _native
+from headrace.ops.kv import KVCacheArrays, RaggedBatch
+
+F32 = npt.NDArray[np.float32]
+Run = Callable[[RaggedBatch, Sequence[F32]], Sequence[F32]]
+
+_NOTED = frozenset({
+    "activation", "attention", "embedding", "experts", "gate_heads", "head_linear", "kv_write",
+    "linear", "norm", "norm_columns", "place", "rope", "route", "scale_rows", "spread", "take_rows",
+})  # fmt: skip
+_ALIGNMENT = 64
+"""Bytes of a line of a cache, and of the widest registers."""
+
+
+class NotRecordableError(Exception):
+    """A run depends on something beside its batch and inputs."""
+
+
+class Arena:
+    """Memory of what runs compute on the way, used again as soon as an array has gone.
+
+    All recordings of a backend share it, since one runs at a time: what one leaves is right until
+    the next one runs.
+    """
+
+    def __init__(self) -> None:
+        self._storages: list[bytearray] = []
+        self._free: list[bytearray] = []
+
+    def begin(self) -> None:
+        """A run begins: all of it is free."""
+        self._free = sorted(self._storages, key=len)
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> npt.NDArray[Any]:
+        """As np.empty."""
+        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        storage = next((each for each in self._free if len(each) >= size + _ALIGNMENT), None)
+        if storage is None:
+            storage = bytearray(size + _ALIGNMENT)
+            self._storages.append(storage)
+        else:
+            self._free.remove(storage)
+        start = np.frombuffer(storage, np.uint8).ctypes.data
+        # The array is the owner of its slices: of one whose base is an array it would not be.
+        array: npt.NDArray[Any] = np.ndarray(shape, dtype, storage, -start % _ALIGNMENT)
+        weakref.finalize(array, self._give_back, storage, self._free)
+        return array
+
+    def _give_back(self, storage: bytearray, free: list[bytearray]) -> None:
+        if free is self._free:  # of the run that is noted now
+            free.append(storage)
+            free.sort(key=len)
+
+    def owns(self, array: npt.NDArray[Any]) -> bool:
+        """Whether an array, or what it is a part of, lies here."""
+        while isinstance(array.base, np.ndarray):
+            array = array.base
+        return any(array.base is storage for storage in self._storages)
+
+
+class Notes:
+    """The native backend of a run that is noted: it notes what the run's thread calls, and what
+    these calls read."""
+
+    def __init__(self, native: _native.Backend, arena: Arena, own: Sequence[Any]) -> None:
+        """own: arrays of the recording."""
+        self._native = native
+        self._arena = arena
+        self._own = own
+        self._thread = threading.get_ident()
+        self.kept: list[Any] = list(own)
+        """All that the notes point to and that is not in the arena."""
+        self._foreign: list[npt.NDArray[Any]] = []
+        self.bound: _native.BoundBatch | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._native, name)
+        if threading.get_ident() != self._thread:
+            return method
+        if name not in _NOTED:
+            raise NotRecordableError(f"{name} is called on the way")
+
+        def noted(*args: Any) -> None:
+            for at, arg in enumerate(args):
+                self._note(name, at, arg)
+            method(*args)
+
+        return noted
+
+    def _note(self, name: str, at: int, arg: Any) -> None:
+        if isinstance(arg, _native.BoundBatch) and arg is not self.bound:
+            raise NotRecordableError("a batch was made on the way")
+        if not isinstance(arg, np.ndarray):
+            if arg is not None:
+                self.kept.append(arg)
+            return
+        if self._arena.owns(arg):
+            return
+        self.kept.append(arg)
+        is_own = any(arg is each or arg.base is each for each in self._own)
+        if not is_own and not (name == "take_rows" and at == 1):
+            self._foreign.append(arg)
+
+    def check(self) -> None:
+        """Raises NotRecordableError where an array that was read is gone with the run: it was made
+        of something on the way."""
+        kept = {id(each): 0 for each in self._foreign}
+        for each in (*self.kept, *self._foreign):
+            if id(each) in kept:
+                kept[id(each)] += 1
+        while self._foreign:
+            array = self._foreign.pop()
+            held = kept[id(array)]
+            kept[id(array)] -= 1
+            # The lists', the name here and the argument of the call.
+            if sys.getrefcount(array) <= held + 1:
+                raise NotRecordableError("an array was made on the way")
+
+
+class Recording:
+    """A run that can be repeated."""
+
+    def __init__(self, batch: RaggedBatch, inputs: Sequence[F32]) -> None:
+        self.batch = RaggedBatch(
+            batch.token_ids.copy(),
+            batch.positions.copy(),
+            batch.query_start.copy(),
+            batch.block_tables,
+            batch.logit_rows.copy(),
+        )
+        self.inputs = tuple(each.copy() for each in inputs)
+        self.outputs: Sequence[F32] = ()
+        self._tape = _native.Tape()
+        self._notes: Notes | None = None
+
+    def note(self, native: _native.Backend, arena: Arena) -> Notes:
+        """Begin to note what `native` is called for."""
+        batch = self.batch
+        own = (batch.token_ids, batch.positions, batch.query_start, batch.logit_rows, *self.inputs)
+        self._notes = Notes(native, arena, own)
+        native.note_on(self._tape)
+        return self._notes
+
+    def bind(self, batch: RaggedBatch, kv: KVCacheArrays) -> _native.BoundBatch:
+        """The batch of the run, for the operations that are noted."""
+        notes = self._notes
+        if notes is None or batch is not self.batch or notes.bound is not None:
+            raise NotRecordableError("a batch was made on the way")
+        notes.bound = _native.BoundBatch(
+            kv.arrays, batch.positions, batch.query_start, batch.block_tables
+        )
+        notes.kept += [notes.bound, kv.arrays]
+        return notes.bound
+
+    def end(self, outputs: Sequence[F32], arena: Arena) -> None:
+        """The run has given these. Raises NotRecordableError where it cannot be repeated."""
+        notes = self._notes
+        if notes is None or not all(arena.owns(each) for each in outputs):
+            raise NotRecordableError("a result was made on the way")
+        notes.check()
+        self.outputs = outputs
+
+    def repeat(self, batch: RaggedBatch, inputs: Sequence[F32]) -> Sequence[F32]:
+        """What the run gives for another batch of the same shapes, query_start and logit_rows; it
+        is right until the next repetition of any. ValueError as of the operations."""
+        notes = self._notes
+        own = self.batch
+        np.copyto(own.token_ids, batch.token_ids)
+        np.copyto(own.positions, batch.positions)
+        for to, values in zip(self.inputs, inputs, strict=True):
+            np.copyto(to, values)
+        if notes is not None and notes.bound is not None:
+            notes.bound.refill(batch.positions, batch.query_start, batch.block_tables)
+        self._tape.run()
+        return self.outputs
