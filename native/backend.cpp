@@ -129,12 +129,20 @@ void Backend::take_rows(const float* x, int64_t width, const int32_t* rows, int6
   });
 }
 
-void Backend::place(const float* x, int64_t width, int64_t rows, float* y, int64_t stride) {
+void Backend::place(const float* x, int64_t x_stride, int64_t width, int64_t rows, float* y,
+                    int64_t y_stride) {
   const Session session(pool_);
   pool_.for_ranges(rows, pieces(rows * width * 8), [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
-      std::memcpy(y + i * stride, x + i * width, static_cast<size_t>(width) * sizeof(float));
+      std::memcpy(y + i * y_stride, x + i * x_stride, static_cast<size_t>(width) * sizeof(float));
     }
+  });
+}
+
+void Backend::add(const float* x, const float* y, int64_t count, float* sum) {
+  const Session session(pool_);
+  pool_.for_ranges(count, pieces(count * 12), [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) sum[i] = x[i] + y[i];
   });
 }
 

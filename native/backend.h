@@ -74,8 +74,10 @@ class Backend {
   void rope(const RopeArgs& args, int64_t rows);
   void activate(const ActivationArgs& args, int64_t rows);
   void take_rows(const float* x, int64_t width, const int32_t* rows, int64_t count, float* y);
-  // Rows of x into columns of wider rows of y.
-  void place(const float* x, int64_t width, int64_t rows, float* y, int64_t stride);
+  // `width` columns of rows of x, which are `x_stride` wide, into those of rows of y.
+  void place(const float* x, int64_t x_stride, int64_t width, int64_t rows, float* y,
+             int64_t y_stride);
+  void add(const float* x, const float* y, int64_t count, float* sum);
   // Column i of x into column columns[i] of y, and -inf into all others.
   void spread(const float* x, int64_t width, int64_t rows, const int64_t* columns, float* y,
               int64_t stride);

@@ -75,19 +75,37 @@ void take_rows(Backend& backend, nb::handle x, nb::handle rows, nb::handle y) {
   });
 }
 
-void place(Backend& backend, nb::handle x, nb::handle y, int64_t row, int64_t column) {
+// [start, start + count) of the places [0, limit).
+void check_within(const char* what, int64_t start, int64_t count, int64_t limit) {
+  if (start >= 0 && start <= limit - count) return;
+  refuse(std::string(what) + " [" + std::to_string(start) + ", " + std::to_string(start + count) +
+         ") are not in [0, " + std::to_string(limit) + ")");
+}
+
+void place(Backend& backend, nb::handle x, int64_t start, nb::handle y, int64_t row, int64_t column,
+           int64_t width) {
   const View<float> from(x, "x", 2), to(y, "y", 2, true);
-  if (row < 0 || row > to.size(0) - from.size(0)) {
-    refuse("rows [" + std::to_string(row) + ", " + std::to_string(row + from.size(0)) +
-           ") are not those of " + std::to_string(to.size(0)));
-  }
-  if (column < 0 || column > to.size(1) - from.size(1)) {
-    refuse("columns [" + std::to_string(column) + ", " + std::to_string(column + from.size(1)) +
-           ") are not those of rows of " + std::to_string(to.size(1)));
-  }
-  run(backend, [&backend, of = from.data(), width = from.size(1), rows = from.size(0),
+  const int64_t rows = from.size(0);
+  check_range("width", width, width >= 0 && width <= from.size(1),
+              ("[0, " + std::to_string(from.size(1)) + "]").c_str());
+  check_within("columns of x", start, width, from.size(1));
+  check_within("columns of y", column, width, to.size(1));
+  check_within("rows of y", row, rows, to.size(0));
+  run(backend, [&backend, of = from.data() + start, x_stride = from.size(1), width, rows,
                 at = to.data() + row * to.size(1) + column, stride = to.size(1)] {
-    backend.place(of, width, rows, at, stride);
+    backend.place(of, x_stride, width, rows, at, stride);
+  });
+}
+
+void add(Backend& backend, nb::handle x, nb::handle y, nb::handle sum) {
+  const View<float> first(x, "x", 2), second(y, "y", 2), to(sum, "sum", 2, true);
+  for (int dimension = 0; dimension < 2; ++dimension) {
+    second.require(dimension, first.size(dimension));
+    to.require(dimension, first.size(dimension));
+  }
+  run(backend, [&backend, a = first.data(), b = second.data(),
+                count = first.size(0) * first.size(1), at = to.data()] {
+    backend.add(a, b, count, at);
   });
 }
 
@@ -144,7 +162,9 @@ void bind_elementwise(nb::module_&, nb::class_<Backend>& backend) {
       .def("activation", &activation)
       .def("softcap", &softcap)
       .def("take_rows", &take_rows)
-      .def("place", &place, nb::arg("x"), nb::arg("y"), nb::arg("row"), nb::arg("column"))
+      .def("place", &place, nb::arg("x"), nb::arg("start"), nb::arg("y"), nb::arg("row"),
+           nb::arg("column"), nb::arg("width"))
+      .def("add", &add, nb::arg("x"), nb::arg("y"), nb::arg("sum"))
       .def("spread", &spread, nb::arg("x"), nb::arg("columns"), nb::arg("y"))
       .def("scale_rows", &scale_rows)
       .def("gate_heads", &gate_heads);

@@ -223,8 +223,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     enforce_eager: Annotated[
         bool,
         Meta(
-            description="Start each operation of a decode step by itself on a CUDA device, and "
-            "record no CUDA graphs at the start. No effect on a CPU."
+            description="Start each operation of a step by itself: record no CUDA graphs at the "
+            "start, and on a CPU no steps whose shapes come again."
         ),
     ] = False
     cpu_level: Annotated[

@@ -30,7 +30,7 @@ class Step(NamedTuple):
     local_rope: RopeTable | None
     """For layers with a window where theirs differs; otherwise the same table."""
     query_factors: Array | None = None
-    """f32[N], for layers whose queries are scaled by position; None where all are 1."""
+    """f32[N], for layers whose queries are scaled by position; None in models without."""
     layer_inputs: Array | None = None
     """f32[N, layers * width], what each layer gets beside the residual stream; None in models
     without."""

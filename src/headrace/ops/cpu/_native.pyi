@@ -102,10 +102,7 @@ class BoundBatch:
     def __init__(
         self, cache: KvCache, positions: I32, query_start: I32, block_tables: Sequence[I32]
     ) -> None: ...
-
-    def refill(
-        self, positions: I32, query_start: I32, block_tables: Sequence[I32]
-    ) -> None:
+    def refill(self, positions: I32, query_start: I32, block_tables: Sequence[I32]) -> None:
         """Another batch, of as many tokens and requests, in its place."""
 
 class Tape:
@@ -182,9 +179,10 @@ class Backend:
     def activation(self, x: F32, y: F32, kind: str, gated: bool, limit: float) -> None: ...
     def softcap(self, x: F32, y: F32, cap: float) -> None: ...
     def take_rows(self, x: F32, rows: I32, y: F32) -> None: ...
-    def place(self, x: F32, y: F32, row: int, column: int) -> None:
-        """x into y from there on."""
+    def place(self, x: F32, start: int, y: F32, row: int, column: int, width: int) -> None:
+        """So many columns of x, from `start` on, into y from there on."""
 
+    def add(self, x: F32, y: F32, sum: F32) -> None: ...
     def spread(self, x: F32, columns: npt.NDArray[np.int64], y: F32) -> None: ...
     def note_on(self, tape: Tape | None) -> None:
         """Note the operations that a step computes, of the tape's own thread, from now on."""

@@ -325,10 +325,23 @@ class CpuOps(CpuWeights):
         shape = list(parts[0].shape)
         shape[axis] = sum(part.shape[axis] for part in parts)
         out = self._empty((shape[0], shape[1]), np.float32)
-        at = [0, 0]
+        row = column = 0
         for part in parts:
-            self._native.place(part, out, *at)
-            at[axis] += part.shape[axis]
+            self._native.place(part, 0, out, row, column, part.shape[1])
+            row += part.shape[0] * (axis == 0)
+            column += part.shape[1] * (axis == 1)
+        return out
+
+    def columns(self, x: F32, start: int, stop: int) -> F32:
+        if x.dtype != np.float32:
+            return np.ascontiguousarray(x[:, start:stop])
+        out = self._empty((len(x), stop - start), np.float32)
+        self._native.place(x, start, out, 0, 0, stop - start)
+        return out
+
+    def added(self, x: F32, y: F32) -> F32:
+        out = self._empty(x.shape, np.float32)
+        self._native.add(x, y, out)
         return out
 
     def spread(self, x: F32, columns: npt.NDArray[np.int64], width: int) -> F32:

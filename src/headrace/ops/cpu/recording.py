@@ -22,7 +22,9 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -35,8 +37,9 @@ F32 = npt.NDArray[np.float32]
 Run = Callable[[RaggedBatch, Sequence[F32]], Sequence[F32]]
 
 _NOTED = frozenset({
-    "activation", "attention", "embedding", "experts", "gate_heads", "head_linear", "kv_write",
-    "linear", "norm", "norm_columns", "place", "rope", "route", "scale_rows", "spread", "take_rows",
+    "activation", "add", "attention", "embedding", "experts", "gate_heads", "head_linear",
+    "kv_write", "linear", "norm", "norm_columns", "place", "rope", "route", "scale_rows", "softcap",
+    "spread", "take_rows",
 })  # fmt: skip
 _ALIGNMENT = 64
 """Bytes of a line of a cache, and of the widest registers."""
@@ -101,6 +104,8 @@ class Notes:
         self.kept: list[Any] = list(own)
         """All that the notes point to and that is not in the arena."""
         self._foreign: list[npt.NDArray[Any]] = []
+        self._readers: list[str] = []
+        """What reads each of these."""
         self.bound: _native.BoundBatch | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -130,21 +135,19 @@ class Notes:
         is_own = any(arg is each or arg.base is each for each in self._own)
         if not is_own and not (name == "take_rows" and at == 1):
             self._foreign.append(arg)
+            self._readers.append(name)
 
     def check(self) -> None:
         """Raises NotRecordableError where an array that was read is gone with the run: it was made
         of something on the way."""
-        kept = {id(each): 0 for each in self._foreign}
-        for each in (*self.kept, *self._foreign):
-            if id(each) in kept:
-                kept[id(each)] += 1
+        noted = Counter(map(id, chain(self.kept, self._foreign)))
         while self._foreign:
-            array = self._foreign.pop()
-            held = kept[id(array)]
-            kept[id(array)] -= 1
-            # The lists', the name here and the argument of the call.
-            if sys.getrefcount(array) <= held + 1:
-                raise NotRecordableError("an array was made on the way")
+            array, reader = self._foreign.pop(), self._readers.pop()
+            # References of both lists, which have lost one, of the name here and of the call.
+            held = noted[id(array)] - 1 + 2
+            noted[id(array)] -= 1
+            if sys.getrefcount(array) <= held:
+                raise NotRecordableError(f"an array that {reader} reads was made on the way")
 
 
 class Recording:
@@ -195,6 +198,11 @@ class Recording:
         is right until the next repetition of any. ValueError as of the operations."""
         notes = self._notes
         own = self.batch
+        if batch.num_tokens != own.num_tokens or len(inputs) != len(self.inputs):
+            raise ValueError(
+                f"a run of {batch.num_tokens} tokens and {len(inputs)} inputs does not repeat one "
+                f"of {own.num_tokens} and {len(self.inputs)}"
+            )
         np.copyto(own.token_ids, batch.token_ids)
         np.copyto(own.positions, batch.positions)
         for to, values in zip(self.inputs, inputs, strict=True):

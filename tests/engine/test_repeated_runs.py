@@ -1,0 +1,126 @@
+"""Which runs are recorded, and what becomes of those that cannot be repeated any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace.engine.repeated_runs import MOST_RECORDINGS, MOST_TOKENS, RepeatedRuns
+from headrace.ops.interface import Array
+from headrace.ops.kv import RaggedBatch
+from headrace.ops.reference import ReferenceOps
+
+
+def batch(count: int) -> RaggedBatch:
+    return RaggedBatch(
+        np.arange(count, dtype=np.int32),
+        np.arange(count, dtype=np.int32),
+        np.array([0, count], np.int32),
+        (),
+        np.array([count - 1], np.int32),
+    )
+
+
+class Recording:
+    def __init__(self, run: Callable[..., Sequence[Array]]) -> None:
+        self._run = run
+        self.count = 0
+        self.error: Exception | None = None
+
+    def repeat(self, batch: RaggedBatch, inputs: Sequence[Array]) -> Sequence[Array]:
+        self.count += 1
+        if self.error is not None:
+            raise self.error
+        return self._run(batch, inputs)
+
+
+class Ops(ReferenceOps):
+    """A backend that records all, or nothing."""
+
+    records_runs = True
+
+    def __init__(self, *, can: bool = True) -> None:
+        super().__init__()
+        self._can = can
+        self.made: list[Recording] = []
+
+    def record_run(
+        self, run: Callable[..., Sequence[Array]], batch: RaggedBatch, inputs: Any = ()
+    ) -> tuple[Sequence[Array], Recording | None]:
+        self.made.append(Recording(run))
+        return run(batch, inputs), self.made[-1] if self._can else None
+
+
+def lengths(batch: RaggedBatch, inputs: Sequence[Array], which: int) -> list[Array]:
+    values = np.full((1, 1), 100 * which + batch.num_tokens, np.float32)
+    return [values, values + np.float32(0.5)]
+
+
+def test_the_second_run_of_its_shapes_is_recorded_and_the_third_repeated() -> None:
+    ops = Ops()
+    runs = RepeatedRuns(ops, lengths)
+    for count in (1, 1, 1, 2, 1, 2, 2):
+        assert [float(each[0, 0]) for each in runs(batch(count))] == [count, count + 0.5]
+    assert [made.count for made in ops.made] == [2, 1]
+    assert float(runs(batch(1), which=3)[0][0, 0]) == 301
+    assert [made.count for made in ops.made] == [2, 1]
+
+
+def test_inputs_of_other_shapes_are_another_run() -> None:
+    ops = Ops()
+    runs = RepeatedRuns(ops, lengths)
+    for width in (1, 2, 1, 2):
+        runs(batch(1), [np.zeros((1, width), np.float32)])
+    assert len(ops.made) == 2
+
+
+def test_what_cannot_be_recorded_is_not_tried_again() -> None:
+    ops = Ops(can=False)
+    runs = RepeatedRuns(ops, lengths)
+    for _ in range(5):
+        assert float(runs(batch(1))[0][0, 0]) == 1
+    assert len(ops.made) == 1
+
+
+def test_long_runs_and_those_of_other_backends_are_computed_anew() -> None:
+    ops = Ops()
+    runs = RepeatedRuns(ops, lengths)
+    eager = RepeatedRuns(ops, lengths, repeats=False)
+    plain = RepeatedRuns(ReferenceOps(), lengths)
+    for _ in range(3):
+        runs(batch(MOST_TOKENS + 1))
+        eager(batch(1))
+        plain(batch(1))
+    assert not ops.made
+
+
+def test_a_recording_that_is_refused_is_made_again() -> None:
+    ops = Ops()
+    runs = RepeatedRuns(ops, lengths)
+    for _ in range(2):
+        runs(batch(1))
+    ops.made[0].error = ValueError("position 4096 is not in [0, 4096)")
+    assert float(runs(batch(1))[0][0, 0]) == 1
+    for _ in range(3):
+        runs(batch(1))
+    assert [made.count for made in ops.made] == [1, 1]
+
+
+def test_the_recording_that_waited_longest_goes() -> None:
+    ops = Ops()
+    runs = RepeatedRuns(ops, lengths)
+    for which in range(MOST_RECORDINGS):
+        for _ in range(2):
+            runs(batch(1), which=which)
+    runs(batch(1), which=0)
+    for _ in range(2):
+        runs(batch(1), which=MOST_RECORDINGS)
+    assert ops.made[0].count == 1
+    runs(batch(1), which=0)
+    assert ops.made[0].count == 2
+    before = len(ops.made)
+    for _ in range(2):
+        runs(batch(1), which=1)
+    assert len(ops.made) == before + 1
