@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, cast
 
 from benchmarks.markdown import surroundings, table
 from benchmarks.speculation.recording import Recording, read_recording, record
-from headrace.engine.drafts.passes.draft_chain import WARM_UP_PASSES, DraftChain
+from headrace.engine.drafts.passes.draft_chain import DraftChain
 from headrace.engine.drafts.passes.model import (
     CATCH_UP_TOKENS,
     Judge,
@@ -206,7 +206,7 @@ class TextModel:
         self._streams = streams
         self.passes: list[Pass] = []
         if recording.passes:  # as at warm-up
-            self.passes = [Pass(1, recording.pass_s(1))] * WARM_UP_PASSES
+            self.passes = [Pass(1, recording.pass_s(1))]
         self.num_guesses = 0
         self._rated: dict[Request, list[RatedDraft]] = {}
 

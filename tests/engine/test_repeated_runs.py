@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,10 @@ def batch(count: int) -> RaggedBatch:
         (),
         np.array([count - 1], np.int32),
     )
+
+
+def ragged(*counts: int) -> RaggedBatch:
+    return replace(batch(sum(counts)), query_start=np.cumsum([0, *counts]).astype(np.int32))
 
 
 class Recording:
@@ -58,14 +63,31 @@ def lengths(batch: RaggedBatch, inputs: Sequence[Array], which: int) -> list[Arr
     return [values, values + np.float32(0.5)]
 
 
-def test_the_second_run_of_its_shapes_is_recorded_and_the_third_repeated() -> None:
+def test_runs_of_one_request_are_recorded_at_once() -> None:
     ops = Ops()
     runs = RepeatedRuns(ops, lengths)
-    for count in (1, 1, 1, 2, 1, 2, 2):
+    recorded = []
+    for count in (1, 1, 2, 1, 2, 2):
         assert [float(each[0, 0]) for each in runs(batch(count))] == [count, count + 0.5]
-    assert [made.count for made in ops.made] == [2, 1]
+        recorded.append(runs.was_recorded)
+    assert recorded == [True, False, True, False, False, False]
+    assert [made.count for made in ops.made] == [2, 2]
     assert float(runs(batch(1), which=3)[0][0, 0]) == 301
-    assert [made.count for made in ops.made] == [2, 1]
+    assert [made.count for made in ops.made] == [2, 2, 0]
+
+
+def test_those_of_several_requests_with_drafts_when_they_have_come_again() -> None:
+    ops = Ops()
+    runs = RepeatedRuns(ops, lengths)
+    for _ in range(2):
+        runs(ragged(1, 1, 1))
+    assert [made.count for made in ops.made] == [1]
+    recorded = []
+    for _ in range(3):
+        runs(ragged(1, 3, 1))
+        recorded.append(runs.was_recorded)
+    assert recorded == [False, True, False]
+    assert [made.count for made in ops.made] == [1, 1]
 
 
 def test_inputs_of_other_shapes_are_another_run() -> None:
@@ -99,28 +121,23 @@ def test_long_runs_and_those_of_other_backends_are_computed_anew() -> None:
 def test_a_recording_that_is_refused_is_made_again() -> None:
     ops = Ops()
     runs = RepeatedRuns(ops, lengths)
-    for _ in range(2):
-        runs(batch(1))
+    runs(batch(1))
     ops.made[0].error = ValueError("position 4096 is not in [0, 4096)")
     assert float(runs(batch(1))[0][0, 0]) == 1
     for _ in range(3):
         runs(batch(1))
-    assert [made.count for made in ops.made] == [1, 1]
+    assert [made.count for made in ops.made] == [1, 2]
 
 
 def test_the_recording_that_waited_longest_goes() -> None:
     ops = Ops()
     runs = RepeatedRuns(ops, lengths)
     for which in range(MOST_RECORDINGS):
-        for _ in range(2):
-            runs(batch(1), which=which)
+        runs(batch(1), which=which)
     runs(batch(1), which=0)
-    for _ in range(2):
-        runs(batch(1), which=MOST_RECORDINGS)
-    assert ops.made[0].count == 1
+    runs(batch(1), which=MOST_RECORDINGS)
     runs(batch(1), which=0)
     assert ops.made[0].count == 2
     before = len(ops.made)
-    for _ in range(2):
-        runs(batch(1), which=1)
+    runs(batch(1), which=1)
     assert len(ops.made) == before + 1

@@ -302,7 +302,8 @@ class EngineCore:
                 self._beside.begin(row.request)
         step_s = now_s - started_s
         self._steps.note(step_s, plan.num_tokens, cost, predicted_s=plan.limited_s)
-        if was_short:  # What it took says nothing of other steps of its size.
+        if was_short or self._runner.was_recorded:
+            # What it took says nothing of other steps of its size.
             return outputs
         if load is not None:
             self._times.note(load, step_s)

@@ -17,7 +17,9 @@ MOST_RECORDINGS = 128
 """Of a function. The one that was not repeated for the longest time goes; a recording is some ten
 kilobytes for each layer."""
 SEEN_BEFORE = 1
-"""Runs of its shapes before one is recorded: those of a ragged batch may never come again."""
+"""Runs of its shapes before one of several requests with several tokens is recorded, which takes
+twice as long as to compute it: such shapes may never come again. Those of one request, or of a token
+each, do."""
 
 Shapes = tuple[int, bytes, bytes, tuple[tuple[int, ...], ...]]
 
@@ -38,6 +40,8 @@ class RepeatedRuns:
         self._ops = ops
         self._run = run
         self._repeats = repeats and ops.records_runs
+        self.was_recorded = False
+        """Whether the last run was, so that it took longer than others of its shapes."""
         self._known: dict[Shapes, RunRecording | int | None] = {}
         """Recordings, how often others were seen, None for those that cannot be recorded; the one
         that was met last is the last."""
@@ -46,6 +50,7 @@ class RepeatedRuns:
         self, batch: RaggedBatch, inputs: Sequence[Array] = (), which: int = 0
     ) -> Sequence[Array]:
         """What the function gives. Raises what it raises."""
+        self.was_recorded = False
         if not self._repeats or batch.num_tokens > MOST_TOKENS:
             return self._run(batch, inputs, which)
         shapes = (
@@ -54,12 +59,13 @@ class RepeatedRuns:
             batch.logit_rows.tobytes(),
             tuple(each.shape for each in inputs),
         )
-        known = self._known.pop(shapes, 0)
+        known = self._known.pop(shapes, SEEN_BEFORE if _comes_again(batch) else 0)
         if isinstance(known, int) and known >= SEEN_BEFORE:
             outputs, known = self._ops.record_run(
                 lambda batch, inputs: self._run(batch, inputs, which), batch, inputs
             )
             self._keep(shapes, known)
+            self.was_recorded = True
             return outputs if known is None else self._given(outputs)
         if known is None or isinstance(known, int):
             self._keep(shapes, None if known is None else known + 1)
@@ -81,3 +87,8 @@ class RepeatedRuns:
     def _given(self, outputs: Sequence[Array]) -> Sequence[Array]:
         first, *others = outputs
         return [first, *(self._ops.stacked((each,)) for each in others)]
+
+
+def _comes_again(batch: RaggedBatch) -> bool:
+    """Whether there are few batches of such shapes: of one request, or of a token of each."""
+    return batch.num_requests in {1, batch.num_tokens}

@@ -89,6 +89,11 @@ class Runner:
         self._masks = MaskMaker()
         self._tables = BlockTables(groups)
 
+    @property
+    def was_recorded(self) -> bool:
+        """Whether the last step was recorded, so that it took longer than others of its shapes."""
+        return self._runs.was_recorded
+
     def copy(self, copies: Sequence[Copy]) -> None:
         """Copy blocks, one after another, before a step whose plan orders it."""
         for pairs in apart(copies):

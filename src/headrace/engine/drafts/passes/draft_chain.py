@@ -22,6 +22,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from math import exp
+from statistics import median
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -53,8 +54,12 @@ from headrace.ops.kv import RaggedBatch
 MOST_DRAFTS = 64
 """Of a request, whatever the setting is."""
 
-WARM_UP_PASSES = 4
-"""The first brings weights into the caches; of the others one may be disturbed."""
+COLD_PASSES = 3
+"""That are not timed: the first brings weights into the caches, and one is recorded where the
+backend repeats passes."""
+WARM_PASSES = 9
+"""That are, as far as WARM_UP_S lasts; the median is what a pass takes, since some are disturbed."""
+WARM_UP_S = 0.05
 
 MAX_STEP_TOKENS = CATCH_UP_TOKENS + MOST_DRAFTS
 """Of a request, between two times that its blocks are covered."""
@@ -233,8 +238,8 @@ class DraftChain(ABC, Generic[Maker]):
         Only while there is no work."""
         last = self.plan.num_blocks - 1
         blocks = [min(at, last) for at in range(1 + (1 + self._ahead) // self.plan.block_size)]
-        self.passes = []
-        for _ in range(WARM_UP_PASSES):
+        seconds: list[float] = []
+        for _ in range(COLD_PASSES + WARM_PASSES):
             own = Request("warm-up", [0], 1, SamplingParams(temperature=0), max_len=2)
             own.slot = 0
             own.tables = [
@@ -246,8 +251,11 @@ class DraftChain(ABC, Generic[Maker]):
             row = DraftRow(probe, twin, 1, 1)
             began_s = self._clock()
             (drawn,) = self._computed([row])
-            self.passes.append(Pass(1, self._clock() - began_s))
+            seconds.append(self._clock() - began_s)
             self._end([row])
+            if len(seconds) > COLD_PASSES and sum(seconds) > WARM_UP_S:
+                break
+        self.passes = [Pass(1, median(seconds[COLD_PASSES:]))]
         self.forget(probe)
         if drawn is None or drawn.error is not None:
             reason = "" if drawn is None else f": {drawn.error}"
@@ -331,7 +339,7 @@ class DraftChain(ABC, Generic[Maker]):
             last = self.passes[-1]
             self.passes[-1] = last._replace(seconds=last.seconds + seconds)
         else:
-            self.passes.append(Pass(num_tokens, seconds))
+            self.passes.append(Pass(num_tokens, seconds, not self._runs.was_recorded))
         drafted: list[DraftRow] = []
         for row, drawn in zip(rows, draws, strict=True):
             twin, draft = row.twin, None if drawn is None else drawn.token_id

@@ -17,6 +17,8 @@ class Pass(NamedTuple):
 
     num_tokens: int
     seconds: float
+    is_usual: bool = True
+    """Whether others of its size take as long: not one that was recorded."""
 
 
 class RatedDraft(NamedTuple):

@@ -343,7 +343,8 @@ class ModelDrafts:
         found = self._model.guess(chosen, most_read, latest=latest, judge=judge)
         passes = self._model.passes
         for each in passes:
-            self._passes.note(each.num_tokens, each.seconds)
+            if each.is_usual:
+                self._passes.note(each.num_tokens, each.seconds)
             self.seconds += each.seconds
         if reads and passes:
             # As if those that are read had been at hand.
