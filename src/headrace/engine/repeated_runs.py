@@ -18,8 +18,8 @@ MOST_RECORDINGS = 128
 kilobytes for each layer."""
 SEEN_BEFORE = 1
 """Runs of its shapes before one of several requests with several tokens is recorded, which takes
-twice as long as to compute it: such shapes may never come again. Those of one request, or of a token
-each, do."""
+twice as long as to compute it: such shapes may never come again. Those of one request, or of a
+token each, do."""
 
 Shapes = tuple[int, bytes, bytes, tuple[tuple[int, ...], ...]]
 

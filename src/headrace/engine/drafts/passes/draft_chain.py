@@ -58,7 +58,7 @@ COLD_PASSES = 3
 """That are not timed: the first brings weights into the caches, and one is recorded where the
 backend repeats passes."""
 WARM_PASSES = 9
-"""That are, as far as WARM_UP_S lasts; the median is what a pass takes, since some are disturbed."""
+"""That are timed, as far as WARM_UP_S lasts. A pass takes their median: some are disturbed."""
 WARM_UP_S = 0.05
 
 MAX_STEP_TOKENS = CATCH_UP_TOKENS + MOST_DRAFTS
