@@ -20,7 +20,7 @@ import pytest
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
 from headrace.engine.drafts.heads.head_drafts import HeadDrafts
-from headrace.engine.drafts.model.draft_model import DraftModel
+from headrace.engine.drafts.model.draft_model import DraftModelChain
 from headrace.engine.drafts.passes.draft_chain import DraftChain
 from headrace.engine.drafts.proposer import Proposer
 from headrace.engine.memory.kv_memory import plan_kv_cache
@@ -399,10 +399,12 @@ def make_core(
     )
 
 
-def make_draft(model: MockModel, *, num_blocks: int = 256, vocab_size: int = VOCAB) -> DraftModel:
+def make_draft(
+    model: MockModel, *, num_blocks: int = 256, vocab_size: int = VOCAB
+) -> DraftModelChain:
     """A draft model over the mock, with a pool of its own."""
     config = EngineConfig(num_gpu_blocks_override=num_blocks, block_size=16)
-    return DraftModel(
+    return DraftModelChain(
         model,
         MockOps(),  # type: ignore[arg-type]
         plan_kv_cache(model, config),
@@ -454,14 +456,16 @@ class Collected:
     @property
     def logprobs(self) -> list[TokenLogprob]:
         """One per token, where they were asked for."""
-        given = [one for output in self.outputs for one in output.logprobs or ()]
+        given = [logprob for output in self.outputs for logprob in output.logprobs or ()]
         assert len(given) in (0, len(self.token_ids))
         return given
 
     @property
     def prompt_logprobs(self) -> list[TokenLogprob | None] | None:
         """RowTokens once at most."""
-        given = [one.prompt_logprobs for one in self.outputs if one.prompt_logprobs is not None]
+        given = [
+            output.prompt_logprobs for output in self.outputs if output.prompt_logprobs is not None
+        ]
         assert len(given) <= 1, "prompt_logprobs came twice"
         return given[0] if given else None
 

@@ -195,7 +195,7 @@ def test_a_layer_may_be_narrower_than_the_model_s(tmp_path: Path, reference: Ops
         ({"draft_vocab_size": 9}, None, {}, "9 tokens and the model's 288, and tensor d2t"),
         ({"hidden_size": 128}, None, {}, "hidden_size is 128, and the model's is 64"),
         ({"vocab_size": 999}, None, {},
-         r"config\.json: vocab_size is 999, and the model's is 288, 260 .* method ngram or suffix"),
+         r"config\.json: vocab_size is 999, and the model's is 288, 260 without padding"),
         ({"num_hidden_layers": 5}, None, {}, "num_hidden_layers is 5, and the model's is 2"),
         ({"model_type": "mimo"}, None, {}, "model_type 'mimo', and the model is 'qwen3'"),
         ({"hidden_act": "gelu"}, None, {}, "hidden_act"),

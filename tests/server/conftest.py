@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import openai
 import pytest
 import uvloop
@@ -21,6 +22,7 @@ from headrace.config import ServerConfig
 from headrace.http.host_names import HostNames
 from headrace.http.listen import listen, url_of
 from headrace.http.server import HttpServer
+from headrace.protocol.sse import SSEReader
 from headrace.server.app import build_app
 from headrace.server.model.served import ServedModel
 from headrace.server.state import ServerState
@@ -74,6 +76,15 @@ class Running:
         assert reply.status_code == 200, reply.text
         return reply.json()
 
+    def stream_completion(self, **fields: Any) -> list[Any]:
+        """The events of a completion."""
+        return events_of(self.post("/v1/completions", {"prompt": "x", "stream": True, **fields}))
+
+    def stream_chat(self, **fields: Any) -> list[Any]:
+        """The events of a reply to a conversation."""
+        body = {"messages": [{"role": "user", "content": "x"}], "stream": True, **fields}
+        return events_of(self.post("/v1/chat/completions", body))
+
     def call(self, work: Callable[[], None]) -> None:
         """Do something in the server's own thread."""
         self._loop.call_soon_threadsafe(work)
@@ -83,6 +94,14 @@ class Running:
         lines = self.client.get("/metrics").text.splitlines()
         samples = (line.rpartition(" ") for line in lines if line and line[0] != "#")
         return {name: float(value) for name, _, value in samples}
+
+
+def events_of(reply: httpx.Response) -> list[Any]:
+    """The JSON of a streamed reply's events; the last must be [DONE]."""
+    assert reply.status_code == 200, reply.text
+    data = [event.data for event in SSEReader().feed(reply.content)]
+    assert data[-1] == "[DONE]"
+    return [msgspec.json.decode(text) for text in data[:-1]]
 
 
 def served_model(engine: MockEngine, **changes: Any) -> ServedModel:

@@ -10,7 +10,7 @@ from headrace.weights.files.small_file import is_named
 from headrace.weights.files.user_path import user_path
 from headrace.weights.gguf.checkpoint import open_gguf
 from headrace.weights.gguf.file import MAGIC
-from headrace.weights.hugging_face.folder import open_hf_folder
+from headrace.weights.hugging_face.folder import NOT_READ, PICKLE_ENDS, open_hf_folder
 from headrace.weights.store.gguf_group import gguf_groups
 
 
@@ -61,4 +61,6 @@ def _open_file(path: Path) -> Checkpoint:
         raise CheckpointError(
             f"{path}: weights alone; name the folder, which must hold config.json as well"
         )
+    if start != MAGIC and path.suffix in PICKLE_ENDS:
+        raise CheckpointError(f"{path} {NOT_READ}, in a folder with config.json")
     return open_gguf(path)

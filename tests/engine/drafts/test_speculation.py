@@ -329,7 +329,25 @@ def test_a_request_can_do_without() -> None:
             "mtp, draft_model, eagle3",
         ),
         ('{"method": "draftmodel"}', "did you mean 'draft_model'?"),
-        ('{"num_speculative_tokens": 0}', ">= 1"),
+        ('{"num_speculative_tokens": 0}', "is 0; give a whole number from 1 to 64"),
+        ('{"num_speculative_tokens": 1e9}', "is 1000000000.0; give a whole number from 1 to 64"),
+        ('{"num_speculative_tokens": "five"}', 'is "five"; give a whole number from 1 to 64'),
+        ('{"adaptive": 1}', "adaptive is 1; give true or false"),
+        ('{"method": ["ngram", "mtp"]}', 'method is ["ngram", "mtp"]; give one of auto, none'),
+        ('{"method": "ngram", "method": "mtp"}', "'method' is there twice; give it once"),
+        (
+            '{"method": "suffix", "model": "m"}',
+            "model is 'm', and method suffix has none; omit one of them, or use auto, mtp, draft_",
+        ),
+        (
+            '{"model": "m", "prompt_lookup_max": 4}',
+            "prompt_lookup_max is 4, and method draft_model does not read it; omit it, or use "
+            "auto, ngram or suffix",
+        ),
+        (
+            '{"method": "none", "num_speculative_tokens": 4}',
+            "num_speculative_tokens is 4, and method none does not read it; omit it, or use auto,",
+        ),
         ('{"model": ""}', "model is ''; give a path or a name, or omit it"),
         (
             '{"num_speculativ_tokens": 1}',

@@ -21,9 +21,8 @@ from headrace.config import ServerConfig
 from headrace.conversation.reading import answer_format
 from headrace.text import ChatTemplate
 from tests.answer_formats.bfcl import PARTS, Question, some_questions, writer
-from tests.server.conftest import Running
+from tests.server.conftest import Running, events_of
 from tests.server.mock_engine import INFO, MockEngine, says
-from tests.server.routes.test_completions import events_of
 from tests.structured.matching import Language
 
 pytestmark = pytest.mark.matrix

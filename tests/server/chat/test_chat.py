@@ -11,17 +11,12 @@ import pytest
 from headrace.text import ChatTemplate
 from tests.server.conftest import MODEL, Running
 from tests.server.mock_engine import MAX_MODEL_LEN, MockEngine, says
-from tests.server.routes.test_completions import TEXT, events_of
+from tests.server.routes.test_completions import TEXT
 from tests.tiny import BOS, CHAT_TEMPLATE, EOS, IM_END, IM_START
 
 Start = Callable[..., Running]
 HELLO = [{"role": "user", "content": "x"}]
 HELLO_IDS = [IM_START, *b"user\nx", IM_END, *b"\n", IM_START, *b"assistant\n"]
-
-
-def stream(server: Running, **fields: Any) -> list[Any]:
-    body = {"messages": HELLO, "stream": True, **fields}
-    return events_of(server.post("/v1/chat/completions", body))
 
 
 def content(events: list[Any]) -> str:
@@ -88,7 +83,7 @@ async def test_the_async_openai_package_streams(start: Start) -> None:
 
 def test_events_of_a_stream(start: Start) -> None:
     server = start(MockEngine(says("hi", cut=2)))
-    role, text, end = stream(server)
+    role, text, end = server.stream_chat()
     for event in (role, text, end):
         assert event["object"] == "chat.completion.chunk"
         assert event["id"] == role["id"]
@@ -102,7 +97,9 @@ def test_events_of_a_stream(start: Start) -> None:
 
 
 def test_usage_of_a_stream_comes_last_and_is_null_before(start: Start) -> None:
-    *before, last = stream(start(MockEngine(says("hi"))), stream_options={"include_usage": True})
+    *before, last = start(MockEngine(says("hi"))).stream_chat(
+        stream_options={"include_usage": True}
+    )
     assert len(before) == 4
     assert all(event["usage"] is None for event in before)
     assert last["choices"] == []
@@ -112,7 +109,7 @@ def test_usage_of_a_stream_comes_last_and_is_null_before(start: Start) -> None:
 @pytest.mark.parametrize("cut", [1, 2, 3, 5, 50])
 def test_every_cut_of_the_ids_gives_the_same_text(start: Start, cut: int) -> None:
     server = start(MockEngine(says(TEXT, cut=cut)))
-    events = stream(server)
+    events = server.stream_chat()
     assert content(events) == TEXT == server.chat()["choices"][0]["message"]["content"]
     # A token that completes no character has nothing to say.
     assert all(event["choices"][0]["delta"] != {"content": ""} for event in events)
@@ -124,7 +121,7 @@ def test_token_ids(start: Start) -> None:
     ids = [*"水".encode(), EOS]
     assert whole["prompt_token_ids"] == HELLO_IDS
     assert whole["choices"][0]["token_ids"] == ids
-    events = stream(server, return_token_ids=True)
+    events = server.stream_chat(return_token_ids=True)
     assert events[0]["prompt_token_ids"] == HELLO_IDS
     assert all("prompt_token_ids" not in event for event in events[1:])
     seen = [i for event in events for i in event["choices"][0].get("token_ids", [])]
@@ -151,7 +148,7 @@ def test_log_probabilities_of_a_stream_are_those_of_a_whole_reply(start: Start) 
     server = start(MockEngine(says(TEXT, cut=3)))
     fields = {"logprobs": True, "top_logprobs": 1, "stop": ", z"}
     whole = server.chat(**fields)["choices"][0]["logprobs"]["content"]
-    events = stream(server, **fields)
+    events = server.stream_chat(**fields)
     seen = [
         one
         for event in events
@@ -172,7 +169,7 @@ def test_stop_string(start: Start) -> None:
     choice = server.chat(stop=["three", "wo"])["choices"][0]
     assert choice["message"]["content"] == "one t"
     assert choice["stop_reason"] == "wo"
-    events = stream(server, stop=["three", "wo"], stream_options={"include_usage": True})
+    events = server.stream_chat(stop=["three", "wo"], stream_options={"include_usage": True})
     assert content(events) == "one t"
     assert events[-1]["usage"]["completion_tokens"] == 7
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from tests.server.chat.test_tools import CALL, WEATHER, with_tools
-from tests.server.conftest import Running
+from tests.server.conftest import Running, events_of
 from tests.server.mock_engine import MockEngine, says
-from tests.server.routes.test_completions import events_of
 
 Start = Callable[..., Running]
 

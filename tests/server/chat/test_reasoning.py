@@ -11,7 +11,6 @@ from headrace.answer_formats.formats import choose_format
 from headrace.text import ChatTemplate
 from tests.server.conftest import Running
 from tests.server.mock_engine import MockEngine, says
-from tests.server.routes.test_completions import events_of
 
 Start = Callable[..., Running]
 
@@ -22,11 +21,6 @@ THOUGHT = "<think>\nTwo and two.\n</think>\n\nFour."
 
 def thinking(start: Start, engine: MockEngine, template: ChatTemplate = PLAIN) -> Running:
     return start(engine, template=template, answer_format=choose_format("<think>"))
-
-
-def streamed(server: Running, **fields: Any) -> list[Any]:
-    body = {"messages": [{"role": "user", "content": "x"}], "stream": True, **fields}
-    return events_of(server.post("/v1/chat/completions", body))
 
 
 def test_reasoning_is_a_field_of_its_own_under_both_names(start: Start) -> None:
@@ -41,7 +35,7 @@ def test_reasoning_is_a_field_of_its_own_under_both_names(start: Start) -> None:
 
 
 def test_its_stream_joins_to_the_whole(start: Start) -> None:
-    events = streamed(thinking(start, MockEngine(says(THOUGHT))))
+    events = thinking(start, MockEngine(says(THOUGHT))).stream_chat()
     deltas = [choice["delta"] for event in events for choice in event["choices"]]
     for name in ("reasoning", "reasoning_content"):
         assert "".join(delta.get(name, "") for delta in deltas) == "Two and two."
@@ -59,7 +53,7 @@ def test_its_tokens_are_counted(start: Start) -> None:
     usage = server.chat()["usage"]
     counted = usage["completion_tokens_details"]["reasoning_tokens"]
     assert counted == len("\nTwo and two.\n")  # one token a byte, without the marks
-    last = streamed(server, stream_options={"include_usage": True})[-1]
+    last = server.stream_chat(stream_options={"include_usage": True})[-1]
     assert last["usage"]["completion_tokens_details"]["reasoning_tokens"] == counted
 
 
@@ -70,7 +64,9 @@ def test_it_can_be_left_out_of_the_reply_and_still_counts(start: Start) -> None:
         message = reply["choices"][0]["message"]
         assert message == {"role": "assistant", "content": "Four.", "refusal": None}
         assert reply["usage"]["completion_tokens_details"]["reasoning_tokens"] > 0
-        assert not any("reasoning" in str(event["choices"]) for event in streamed(server, **fields))
+        assert not any(
+            "reasoning" in str(event["choices"]) for event in server.stream_chat(**fields)
+        )
 
 
 def test_without_a_format_it_is_text(start: Start) -> None:

@@ -15,7 +15,6 @@ from headrace.answer_formats.formats import call_format, choose_format
 from headrace.text import ChatTemplate
 from tests.server.conftest import Running
 from tests.server.mock_engine import MockEngine, says
-from tests.server.routes.test_completions import events_of
 from tests.tiny import IM_END
 
 Start = Callable[..., Running]
@@ -49,11 +48,6 @@ def with_tools(start: Start, engine: MockEngine) -> Running:
     )
 
 
-def streamed(server: Running, **fields: Any) -> list[Any]:
-    body = {"messages": HELLO, "stream": True, "tools": [WEATHER], **fields}
-    return events_of(server.post("/v1/chat/completions", body))
-
-
 def deltas(events: list[Any]) -> list[Any]:
     return [choice["delta"] for event in events for choice in event["choices"]]
 
@@ -74,7 +68,7 @@ def test_text_before_calls_is_content_and_calls_have_numbers(start: Start) -> No
     message = server.chat(tools=[WEATHER])["choices"][0]["message"]
     assert message["content"] == "Let me see."
     assert len({call["id"] for call in message["tool_calls"]}) == 2
-    events = streamed(server)
+    events = server.stream_chat(tools=[WEATHER])
     starts = [
         call for delta in deltas(events) for call in delta.get("tool_calls", ()) if "id" in call
     ]
@@ -84,7 +78,7 @@ def test_text_before_calls_is_content_and_calls_have_numbers(start: Start) -> No
 
 def test_a_stream_joins_to_the_whole(start: Start) -> None:
     server = with_tools(start, MockEngine(says(CALL)))
-    events = streamed(server)
+    events = server.stream_chat(tools=[WEATHER])
     assert deltas(events)[0] == {"role": "assistant", "content": ""}
     calls = [call for delta in deltas(events) for call in delta.get("tool_calls", ())]
     assert calls[0]["function"] == {"name": "get_weather", "arguments": ""}
@@ -202,7 +196,7 @@ def test_choices_are_read_apart(start: Start) -> None:
 
 def test_log_probabilities_of_calls_come_in_order(start: Start) -> None:
     server = with_tools(start, MockEngine(says(CALL)))
-    events = streamed(server, logprobs=True, top_logprobs=0)
+    events = server.stream_chat(tools=[WEATHER], logprobs=True, top_logprobs=0)
     told = [
         token["token"]
         for event in events

@@ -18,10 +18,9 @@ from headrace.text import load_tokenizer
 from headrace.weights.checkpoint import TokenizerData
 from tests.server.chat.test_chat import HELLO, content
 from tests.server.chat.test_tools import WEATHER, with_tools
-from tests.server.conftest import MODEL, Running
+from tests.server.conftest import MODEL, Running, events_of
 from tests.server.connections.test_wire import error_of
 from tests.server.mock_engine import MAX_MODEL_LEN, MockEngine, says
-from tests.server.routes.test_completions import events_of
 from tests.server.serve_process import Process
 from tests.tiny import BOS, IM_END, IM_START, gguf_tokenizer
 

@@ -15,11 +15,10 @@ import pytest
 from headrace.answer_formats.formats import choose_format
 from headrace.text import ChatTemplate
 from tests.server.chat.test_chat import HELLO
-from tests.server.chat.test_tools import CALL, WEATHER, deltas, streamed, with_tools
-from tests.server.conftest import Running
+from tests.server.chat.test_tools import CALL, WEATHER, deltas, with_tools
+from tests.server.conftest import Running, events_of
 from tests.server.connections.test_wire import error_of
 from tests.server.mock_engine import MockEngine, says
-from tests.server.routes.test_completions import events_of
 from tests.structured.matching import Language
 
 Start = Callable[..., Running]
@@ -127,7 +126,7 @@ def test_fields_of_sglang_that_change_what_comes_out_are_not_ignored(
 
 def test_parallel_calls_of_a_stream_are_told_apart(start: Start) -> None:
     other = CALL.replace("Köln", "Tokyo")
-    events = streamed(with_tools(start, MockEngine(says(f"{CALL}\n{other}"))))
+    events = with_tools(start, MockEngine(says(f"{CALL}\n{other}"))).stream_chat(tools=[WEATHER])
     pieces = [piece for delta in deltas(events) for piece in delta.get("tool_calls", ())]
     for index, city in enumerate(("Köln", "Tokyo")):
         own = [piece["function"] for piece in pieces if piece["index"] == index]

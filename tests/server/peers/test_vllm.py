@@ -19,10 +19,9 @@ from headrace.engine.messages import Output, Submit
 from headrace.text import ChatTemplate
 from tests.server.chat.test_chat import HELLO, HELLO_IDS, content
 from tests.server.chat.test_tools import CALL, WEATHER, with_tools
-from tests.server.conftest import MODEL, Running
+from tests.server.conftest import MODEL, Running, events_of
 from tests.server.connections.test_wire import error_of
 from tests.server.mock_engine import MAX_MODEL_LEN, VOCAB_SIZE, MockEngine, output, says
-from tests.server.routes.test_completions import events_of, stream
 from tests.server.serve_process import Process
 from tests.structured.matching import Language
 
@@ -72,7 +71,7 @@ def test_offsets_do_not_feel_what_is_held_back_for_a_stop_string(start: Start) -
     server = start(MockEngine(says("ab\nde\n!")))
     fields = {"stop": ["\n\n"], "logprobs": 0}
     whole = server.complete(**fields)["choices"][0]["logprobs"]
-    events = stream(server, **fields)
+    events = server.stream_completion(**fields)
     parts = [choice["logprobs"] for event in events for choice in event["choices"]]
     for column in ("text_offset", "tokens", "token_logprobs"):
         assert [one for part in parts if part for one in part[column]] == whole[column]
@@ -96,7 +95,7 @@ def test_token_ids_prompt_logprobs_and_logprobs_name_the_same_tokens(start: Star
 def test_ids_of_a_stream_are_those_of_its_logprobs_and_the_prompts_come_once(start: Start) -> None:
     server = start(MockEngine(says("😀a", cut=2)))
     fields = {"return_token_ids": True, "return_tokens_as_token_ids": True}
-    first, *rest = stream(server, logprobs=1, **fields)
+    first, *rest = server.stream_completion(logprobs=1, **fields)
     assert first["choices"][0]["prompt_token_ids"] == [*b"x"]
     assert not [one for one in rest if "prompt_token_ids" in one["choices"][0]]
     choices = [event["choices"][0] for event in (first, *rest)]
@@ -129,7 +128,7 @@ def test_what_was_cached_adds_up_over_prompts_and_counts_once_in_a_stream(start:
     told = {"prompt_tokens": 11, "prompt_tokens_details": {"cached_tokens": 8}}
     assert told.items() <= server.complete(prompt=prompts, max_tokens=3)["usage"].items()
     asked = {"prompt": prompts, "max_tokens": 3, "stream_options": {"include_usage": True}}
-    assert told.items() <= stream(server, **asked)[-1]["usage"].items()
+    assert told.items() <= server.stream_completion(**asked)[-1]["usage"].items()
 
 
 @both

@@ -13,7 +13,7 @@ from headrace.server.replies.echo import echo_of
 from headrace.text import Tokenizer, load_tokenizer
 from headrace.weights.checkpoint import TokenizerData
 from tests.server.chat.test_chat import HELLO, HELLO_IDS
-from tests.server.conftest import MODEL, Running
+from tests.server.conftest import MODEL, Running, events_of
 from tests.server.connections.test_wire import error_of
 from tests.server.mock_engine import (
     MAX_MODEL_LEN,
@@ -23,7 +23,7 @@ from tests.server.mock_engine import (
     says,
 )
 from tests.server.replies.test_choices import streamed
-from tests.server.routes.test_completions import events_of, joined, stream
+from tests.server.routes.test_completions import joined
 from tests.tiny import BOS, EOS, gguf_tokenizer
 
 Start = Callable[..., Running]
@@ -36,7 +36,7 @@ def test_echo_begins_the_text_of_every_choice_with_its_prompt(start: Start, n: i
     body = {"prompt": ["größe", "b"], "echo": True, "n": n}
     expected = ["größe!"] * n + ["b!"] * n
     assert [one["text"] for one in server.complete(**body)["choices"]] == expected
-    events = stream(server, **body)
+    events = server.stream_completion(**body)
     assert [joined(events, index) for index in range(2 * n)] == expected
 
 
@@ -76,7 +76,7 @@ def test_a_prompt_can_be_read_only(start: Start, logprobs: int | None, streams: 
     server = start(engine)
     body = {"prompt": "abc", "echo": True, "max_tokens": 0, "logprobs": logprobs}
     if streams:
-        (event,) = stream(server, **body)
+        (event,) = server.stream_completion(**body)
         choice = event["choices"][0]
     else:
         reply = server.complete(**body)
@@ -191,7 +191,7 @@ def test_choices_share_the_logprobs_of_their_prompt(start: Start, streams: bool)
     body = {"prompt": ["ab", "cd"], "n": 2, "echo": True, "logprobs": 0, "prompt_logprobs": 1}
     asked = {}
     if streams:
-        events = stream(server, **body)
+        events = server.stream_completion(**body)
         assert [streamed(events, index) for index in range(4)] == ["abxy"] * 2 + ["cdxy"] * 2
         firsts = {}
         for event in events:
@@ -230,7 +230,7 @@ def test_a_request_that_ended_before_its_prompt_was_read(start: Start, streams: 
     server = start(MockEngine(reply))
     body = {"prompt": "ab", "n": 2, "echo": True, "logprobs": 0, "prompt_logprobs": 0}
     if streams:
-        events = stream(server, **body)
+        events = server.stream_completion(**body)
         choices = [event["choices"][0] for event in events]
     else:
         choices = server.complete(**body)["choices"]

@@ -9,9 +9,8 @@ import pytest
 
 from headrace.engine.messages import Output, Prefill, Submit
 from tests.server.chat.test_chat import HELLO, HELLO_IDS
-from tests.server.conftest import Running
+from tests.server.conftest import Running, events_of
 from tests.server.mock_engine import MockEngine, output, prompt_logprobs
-from tests.server.routes.test_completions import events_of
 from tests.tiny import EOS
 
 Start = Callable[..., Running]

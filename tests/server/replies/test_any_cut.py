@@ -15,9 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.engine.messages import Output, Submit
-from tests.server.conftest import Running
+from tests.server.conftest import Running, events_of
 from tests.server.mock_engine import MockEngine, cut_up, output, prompt_logprobs
-from tests.server.routes.test_completions import events_of
 from tests.tiny import EOS
 
 Start = Callable[..., Running]

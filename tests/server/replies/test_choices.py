@@ -15,10 +15,9 @@ from headrace.engine.messages import Output, Submit, TokenLogprob
 from headrace.server.admission.admission import Admission
 from headrace.server.replies.event_stream import EventStream
 from tests.server.chat.test_chat import HELLO, HELLO_IDS
-from tests.server.conftest import MODEL, Running
+from tests.server.conftest import MODEL, Running, events_of
 from tests.server.connections.test_wire import error_of
 from tests.server.mock_engine import MockEngine, output, says
-from tests.server.routes.test_completions import events_of
 from tests.tiny import EOS
 
 Start = Callable[..., Running]

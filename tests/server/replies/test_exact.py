@@ -12,8 +12,8 @@ import pytest
 from headrace.engine.params import SamplingParams
 from headrace.llm import LLM
 from headrace.server.generation.logprobs import floored
+from tests.server.conftest import events_of
 from tests.server.replies.test_any_cut import folded
-from tests.server.routes.test_completions import events_of
 from tests.server.serve_process import Process
 
 BASE: dict[str, Any] = {"max_tokens": 24, "seed": 11, "ignore_eos": True}

@@ -12,10 +12,9 @@ from headrace.config import ServerConfig
 from headrace.engine.messages import Output, Submit
 from headrace.server.prompts.plan import time_left_s
 from tests.server.chat.test_chat import HELLO, HELLO_IDS
-from tests.server.conftest import MODEL, Running
+from tests.server.conftest import MODEL, Running, events_of
 from tests.server.mock_engine import MockEngine, output, says
 from tests.server.replies.test_choices import streamed, words
-from tests.server.routes.test_completions import events_of
 from tests.tiny import EOS
 
 Start = Callable[..., Running]

@@ -7,29 +7,14 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import msgspec
 import pytest
 
 from headrace.engine.messages import Output, Submit
-from headrace.protocol.sse import SSEReader
 from tests.server.conftest import MODEL, Running
 from tests.server.mock_engine import VOCAB_SIZE, MockEngine, output, says
 from tests.tiny import BOS, EOS, IM_END
 
 Start = Callable[..., Running]
-
-
-def events_of(reply: Any) -> list[Any]:
-    """The JSON of a streamed reply's events; the last must be [DONE]."""
-    assert reply.status_code == 200, reply.text
-    data = [event.data for event in SSEReader().feed(reply.content)]
-    assert data[-1] == "[DONE]"
-    return [msgspec.json.decode(one) for one in data[:-1]]
-
-
-def stream(server: Running, **fields: Any) -> list[Any]:
-    body = {"prompt": "x", "stream": True, **fields}
-    return events_of(server.post("/v1/completions", body))
 
 
 def joined(events: list[Any], index: int = 0) -> str:
@@ -86,7 +71,7 @@ def test_the_openai_package_reads_replies_and_streams(start: Start) -> None:
 
 def test_events_of_a_stream(start: Start) -> None:
     server = start(MockEngine(says("hi")))
-    first, second, last = stream(server)
+    first, second, last = server.stream_completion()
     head = {"object": "text_completion", "model": MODEL, "system_fingerprint": "fp_0123456789ab"}
     for event in (first, second, last):
         assert head.items() <= event.items()
@@ -101,7 +86,7 @@ def test_events_of_a_stream(start: Start) -> None:
 
 def test_usage_of_a_stream_comes_last_and_is_null_before(start: Start) -> None:
     server = start(MockEngine(says("hi")))
-    *before, last = stream(server, stream_options={"include_usage": True})
+    *before, last = server.stream_completion(stream_options={"include_usage": True})
     assert [event["usage"] for event in before] == [None] * 3
     assert last["choices"] == []
     assert last["usage"]["completion_tokens"] == 3
@@ -113,7 +98,7 @@ TEXT = "aé水😀, z"
 @pytest.mark.parametrize("cut", range(1, len(TEXT.encode()) + 2))
 def test_every_cut_of_the_ids_gives_the_same_text(start: Start, cut: int) -> None:
     server = start(MockEngine(says(TEXT, cut=cut)))
-    events = stream(server, max_tokens=30)
+    events = server.stream_completion(max_tokens=30)
     assert joined(events) == TEXT
     assert all("�" not in event["choices"][0]["text"] for event in events)
     assert server.complete(max_tokens=30)["choices"][0]["text"] == TEXT
@@ -124,7 +109,7 @@ def test_a_character_cut_off_by_the_limit_becomes_a_replacement(start: Start) ->
     reply = server.complete(max_tokens=2)
     assert reply["choices"][0]["text"] == "�"
     assert reply["choices"][0]["finish_reason"] == "length"
-    assert joined(stream(server, max_tokens=2)) == "�"
+    assert joined(server.stream_completion(max_tokens=2)) == "�"
 
 
 STOPPED = "one two three"
@@ -146,7 +131,7 @@ def test_stop_strings_over_any_cut(
     assert choice["stop_reason"] in ([stop] if isinstance(stop, str) else stop)
     assert choice["token_ids"] == [*STOPPED.encode()][:tokens]
     assert reply["usage"]["completion_tokens"] == tokens
-    events = stream(server, stop=stop)
+    events = server.stream_completion(stop=stop)
     assert joined(events) == text
     assert events[-1]["choices"][0]["stop_reason"] == choice["stop_reason"]
 
@@ -155,15 +140,15 @@ def test_a_stop_string_may_be_kept(start: Start) -> None:
     server = start(MockEngine(says(STOPPED)))
     fields = {"stop": "two", "include_stop_str_in_output": True}
     assert server.complete(**fields)["choices"][0]["text"] == "one two"
-    assert joined(stream(server, **fields)) == "one two"
+    assert joined(server.stream_completion(**fields)) == "one two"
 
 
 def test_what_only_might_have_been_a_stop_string_comes_out(start: Start) -> None:
     server = start(MockEngine(says("a STO")))
     assert server.complete(stop="STOP")["choices"][0]["text"] == "a STO"
-    events = stream(server, stop="STOP")
+    events = server.stream_completion(stop="STOP")
     assert joined(events) == "a STO"
-    assert joined(stream(server, stop="a STOP", max_tokens=4)) == "a ST"
+    assert joined(server.stream_completion(stop="a STOP", max_tokens=4)) == "a ST"
 
 
 def test_a_stop_string_cancels_in_the_engine(start: Start) -> None:
@@ -217,7 +202,7 @@ def test_ids_in_the_order_of_the_prompts(start: Start) -> None:
             "total_tokens": 19,
             "prompt_tokens_details": {"cached_tokens": 3},
         }
-        events = stream(server, prompt=prompt, stream_options={"include_usage": True})
+        events = server.stream_completion(prompt=prompt, stream_options={"include_usage": True})
         assert [joined(events, index) for index in range(3)] == ["AAAA", "B", "CCC"]
         ends = [c["index"] for e in events for c in e["choices"] if c["finish_reason"]]
         assert sorted(ends) == [0, 1, 2]
@@ -237,7 +222,7 @@ def test_token_ids_as_a_prompt_are_taken_as_they_are(start: Start) -> None:
 
 def test_token_ids_of_a_stream(start: Start) -> None:
     server = start(MockEngine(says("水", cut=1)))
-    events = stream(server, prompt="ab", return_token_ids=True)
+    events = server.stream_completion(prompt="ab", return_token_ids=True)
     choices = [event["choices"][0] for event in events]
     assert choices[0]["prompt_token_ids"] == [*b"ab"]
     assert all("prompt_token_ids" not in choice for choice in choices[1:])
@@ -261,7 +246,7 @@ def test_log_probabilities_of_a_stream_are_those_of_a_whole_reply(start: Start, 
     fields = {"logprobs": 1, "max_tokens": 9, "stop": "zzz"}
     whole = server.complete(**fields)["choices"][0]["logprobs"]
     seen: dict[str, list[Any]] = {name: [] for name in whole}
-    for event in stream(server, **fields):
+    for event in server.stream_completion(**fields):
         for name, column in (event["choices"][0]["logprobs"] or {}).items():
             seen[name] += column
     assert seen == whole

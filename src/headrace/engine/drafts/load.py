@@ -3,16 +3,16 @@ pool of K and V beside the target's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.drafts.heads.few_bits import check_finite, few_bits_bytes, in_few_bits
 from headrace.engine.drafts.heads.head_drafts import HeadDrafts
-from headrace.engine.drafts.model.draft_model import DraftModel
+from headrace.engine.drafts.model.draft_model import DraftModelChain
 from headrace.engine.drafts.model.same_tokens import check_same_tokens
 from headrace.engine.drafts.passes.draft_chain import MAX_STEP_TOKENS, DraftChain
 from headrace.engine.drafts.speculative_config import SpeculativeConfig, head_kind_of
@@ -45,6 +45,7 @@ from headrace.weights.store.resolve import resolve_model
 from headrace.weights.tokenizer.data import TokenizerData
 
 _FLAG = "--speculative-config"
+_REMEDY = "Use one that was made for this model, or method ngram or suffix, which need none"
 _LOADERS: Mapping[HeadKind, Callable[[HeadFolder, Model, Ops], DraftHead]] = {
     "eagle3": load_eagle3,
     "dflash": load_dflash,
@@ -115,7 +116,7 @@ class _OpenedModel:
     def load(self, target: Model, ops: Ops, config: EngineConfig) -> LoadedDraft:
         with _named(f"the draft model {self.checkpoint.path}"):
             model = load_model(self.checkpoint, ops, ignore_config_keys=config.ignore_config_keys)
-        return LoadedDraft(model, DraftModel, target.vocab_size, model.config)
+        return LoadedDraft(model, DraftModelChain, target.vocab_size, model.config)
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,20 @@ def _load_folder(
     return _LOADERS[kind](in_few_bits(folder, ops.num_threads), target, ops)
 
 
+def _without_keys(folder: HeadFolder, keys: Sequence[str]) -> HeadFolder:
+    """The head without keys of config.json that are to be passed over, in the section of its layers
+    too."""
+
+    def rest(config: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            key: rest(value) if isinstance(value, dict) else value
+            for key, value in config.items()
+            if key not in keys
+        }
+
+    return replace(folder, config=rest(folder.config)) if keys else folder
+
+
 def _load_layers(opened: MtpFolder, target: Model, ops: Ops) -> DraftHead:
     folder = in_few_bits(opened.folder, ops.num_threads)
     return load_mtp(folder.checkpoint, target, ops, opened.config, opened.ids)
@@ -158,11 +173,13 @@ def _load_own_layers(layers: Checkpoint, target: Model, ops: Ops) -> DraftHead:
 
 @contextmanager
 def _named(what: str) -> Iterator[None]:
-    """Errors of what cannot be used say what it is."""
+    """Errors of what cannot be used say what it is, and what can be used instead."""
     try:
         yield
-    except (CheckpointError, FetchError, UnsupportedModelError) as error:
-        raise type(error)(f"{_FLAG}: {what} cannot be used: {error}") from error
+    except FetchError as error:
+        raise FetchError(f"{_FLAG}: {what} cannot be used: {error}") from error
+    except (CheckpointError, UnsupportedModelError) as error:
+        raise type(error)(f"{_FLAG}: {what} cannot be used: {error}. {_REMEDY}") from error
 
 
 def open_draft(
@@ -182,18 +199,20 @@ def open_draft(
     draft = f"model {shown(spec.model)}"
     with _named(draft):
         path = resolve_model(spec.model)
-    kind = head_kind_of(spec, path)
+        kind = head_kind_of(spec, path)
     if kind == "mtp":
         words = f"the layer for further tokens of {path}"
         with _named(words):
-            opened = open_mtp_folder(path, target, decoder(), spec.most_of_model)
+            opened = open_mtp_folder(
+                path, target, decoder(), spec.most_of_model, config.ignore_config_keys
+            )
         load = partial(_load_layers, opened)
         return _OpenedHead(words, few_bits_bytes(opened.folder), load)
     if kind is not None:
         with _named(draft):
-            folder = open_head_folder(path)
+            folder = _without_keys(open_head_folder(path), config.ignore_config_keys)
         load = partial(_load_folder, kind, folder, target.tokenizer)
-        return _OpenedHead("the head", few_bits_bytes(folder), load)
+        return _OpenedHead(f"the head {path}", few_bits_bytes(folder), load)
     with _named(draft):
         checkpoint = open_checkpoint(path)
     check_same_tokens(target, checkpoint, config.tokenizer_pre)

@@ -14,6 +14,8 @@ ngram, suffix, mtp                         the same as {"method": NAME}
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast, get_args
 
@@ -38,6 +40,10 @@ MOST_OF_MODEL = 5
 one falls."""
 
 _FLAG = "--speculative-config"
+_MOST_TOKENS = 64
+_MOST_KEPT_TOKENS = 1 << 20
+_SHOWN = 60
+"""Characters of a value that is refused."""
 _WITH_MODEL = {
     "draft_model": "a path or a name as of --model, of a smaller model with the same tokenizer",
     "eagle3": "the folder of an EAGLE-3 head that was made for this model",
@@ -49,8 +55,27 @@ _WITHOUT_MORE = ("auto", "none", "ngram", "suffix", "mtp")
 """Methods that need nothing else: their name alone is a setting."""
 _MAY_HAVE_MODEL = ("auto", "mtp", *_WITH_MODEL)
 _METHODS = (*_WITHOUT_MORE, *_WITH_MODEL)
-Tokens = Annotated[int, Meta(ge=1, le=64)]
-Match = Annotated[int, Meta(ge=1, le=64)]
+Tokens = Annotated[int, Meta(ge=1, le=_MOST_TOKENS)]
+Match = Annotated[int, Meta(ge=1, le=_MOST_TOKENS)]
+_SWITCH, _FEW = "true or false", f"a whole number from 1 to {_MOST_TOKENS}"
+_VALUES = {
+    "method": f"one of {', '.join(_METHODS)}",
+    "model": "a path or a name, in quotes",
+    "mtp": _SWITCH,
+    "num_speculative_tokens": _FEW,
+    "prompt_lookup_min": _FEW,
+    "prompt_lookup_max": _FEW,
+    "suffix_decoding_max_cached_tokens": f"a whole number from 0 to {_MOST_KEPT_TOKENS}",
+    "adaptive": _SWITCH,
+}
+"""What each field may be, in errors."""
+_READ_BY = {
+    "prompt_lookup_min": ("auto", "ngram", "suffix"),
+    "prompt_lookup_max": ("auto", "ngram", "suffix"),
+    "suffix_decoding_max_cached_tokens": ("auto", "suffix"),
+    "num_speculative_tokens": tuple(name for name in _METHODS if name != "none"),
+}
+"""Methods that read a field; the others are refused with it."""
 
 
 class SpeculativeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,7 +102,7 @@ class SpeculativeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     prompt_lookup_max: Match | None = None
     """Of ngram: last tokens that have to have come before, the most being sought first; 2 and 6
     where the other allows it."""
-    suffix_decoding_max_cached_tokens: Annotated[int, Meta(ge=0, le=1 << 20)] = 1 << 17
+    suffix_decoding_max_cached_tokens: Annotated[int, Meta(ge=0, le=_MOST_KEPT_TOKENS)] = 1 << 17
     """Of suffix: tokens of past answers that are kept."""
     adaptive: bool = True
     """Take as many drafts as pay, if any do; false: as many as there are."""
@@ -103,9 +128,22 @@ def read_speculative_config(text: str) -> SpeculativeConfig:
     stripped = text.strip()
     try:
         given = {"method": stripped} if stripped in _WITHOUT_MORE else _json_object(stripped)
-        config = msgspec.convert(given, SpeculativeConfig)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{_FLAG} is {shown(text)}: {error}") from error
+    try:
+        config = msgspec.convert(given, SpeculativeConfig)
+    except msgspec.ValidationError as error:
+        # It names the field behind the kind that it expects: "… - at `$.model`".
+        name = str(error).rpartition("$.")[2].rstrip("`")
+        raise ConfigError(
+            f"{_FLAG}: {name} is {json.dumps(given[name])[:_SHOWN]}; give {_VALUES[name]}"
+        ) from error
+    for name, methods in _READ_BY.items():
+        if name in given and config.sources not in methods:
+            raise ConfigError(
+                f"{_FLAG}: {name} is {given[name]}, and method {config.sources} does not read it; "
+                f"omit it, or use {_either(methods)}"
+            )
     if (config.prompt_lookup_min or 1) > (config.prompt_lookup_max or 64):
         raise ConfigError(
             f"{_FLAG}: prompt_lookup_min is {config.prompt_lookup_min}, more than "
@@ -121,7 +159,7 @@ def read_speculative_config(text: str) -> SpeculativeConfig:
     if config.model is not None and config.sources not in _MAY_HAVE_MODEL:
         raise ConfigError(
             f"{_FLAG}: model is {config.model!r}, and method {config.method} has none; omit one of "
-            "them, or use draft_model, eagle3, dflash, medusa, mtp or auto"
+            f"them, or use {_either(_MAY_HAVE_MODEL)}"
         )
     if config.mtp and (config.sources not in ("auto", "mtp") or config.model is not None):
         raise ConfigError(
@@ -147,6 +185,12 @@ def head_kind_of(config: SpeculativeConfig, path: Path) -> HeadKind | None:
     return kind
 
 
+def _either(names: Sequence[str]) -> str:
+    """The names in an alternative: "a, b or c"."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}"
+
+
 def _json_object(text: str) -> dict[str, Any]:
     """The object of a text that is not a method's name alone, with known fields and a known method.
     Raises ValueError for any other."""
@@ -157,6 +201,7 @@ def _json_object(text: str) -> dict[str, Any]:
         raise ValueError(f"this method needs a model, {_WITH_MODEL[text]}; give {example}")
     try:
         given = msgspec.json.decode(text)
+        json.loads(text, object_pairs_hook=_check_once)
     except msgspec.DecodeError as error:
         # What begins like an object or a list was meant as JSON, anything else as a name.
         said = f"{error}" if text[:1] in ("{", "[") else f"unknown method{nearest(text, _METHODS)}"
@@ -169,11 +214,18 @@ def _json_object(text: str) -> dict[str, Any]:
             raise ValueError(f"unknown field {shown(name)}{meant}; fields are {fields}")
     method = given.get("method")
     if isinstance(method, str) and method not in _METHODS:
-        meant = nearest(method, _METHODS)
+        meant = nearest(method.lower(), _METHODS)
         raise ValueError(
             f"unknown method {shown(method)}{meant}; methods are {', '.join(_METHODS)}"
         )
     return given
+
+
+def _check_once(pairs: list[tuple[str, Any]]) -> None:
+    """Raises ValueError where an object has a field twice, of which readers take the last."""
+    names = [name for name, _ in pairs]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"{shown(twice)} is there twice; give it once")
 
 
 def speculation_of(

@@ -48,7 +48,7 @@ class HunyuanDense(Model):
 def read_hunyuan(reader: ConfigReader, model_type: str, **fields: Any) -> DecoderConfig:
     """Keys of both Hunyuans; `fields` are added to the config."""
     heads, hidden = reader.size("num_attention_heads"), reader.size("hidden_size")
-    head_dim = reader.optional("head_dim", int) or hidden // heads
+    head_dim = reader.optional_size("head_dim") or hidden // heads
     if head_dim * heads != hidden and reader.raw("head_dim") is None:
         reader.refuse("hidden_size", hidden, f"multiples of num_attention_heads {heads}")
     reader.expect("hidden_act", str, ("silu", "swish"), "silu")

@@ -62,7 +62,7 @@ def read_llama(
     """
     heads, hidden = reader.size("num_attention_heads"), reader.size("hidden_size")
     usual = None if reader.states("head_dim") else default_head_dim
-    head_dim = reader.optional("head_dim", int) or usual or hidden // heads
+    head_dim = reader.optional_size("head_dim") or usual or hidden // heads
     if head_dim * heads != hidden and reader.raw("head_dim") is None and usual is None:
         reader.refuse("hidden_size", hidden, f"multiples of num_attention_heads {heads}")
     reader.expect("hidden_act", str, activations, activations[0])

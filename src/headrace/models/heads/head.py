@@ -151,14 +151,16 @@ def check_vocabulary(path: Path, stated: object, rows: int, tokenizer: Tokenizer
     """
     if stated is None or stated == rows:
         return
-    known = tokenizer.num_tokens or rows
-    if isinstance(stated, int) and known <= stated < rows:
-        return
     place = path / "config.json" if path.is_dir() else path
+    if not isinstance(stated, int):
+        raise CheckpointError(f"{place}: vocab_size is {stated!r}; it must be a whole number")
+    known = tokenizer.num_tokens or rows
+    if known <= stated < rows:
+        return
     own = str(rows) if known >= rows else f"{rows}, {known} without padding"
     raise CheckpointError(
         f"{place}: vocab_size is {stated!r}, and the model's is {own}; it is a head of another "
-        "model. Use one made for this model, or method ngram or suffix, which need none"
+        "model"
     )
 
 

@@ -178,7 +178,10 @@ def mtp_checkpoint(checkpoint: Checkpoint, config: DecoderConfig, most: int = 64
     """
     family = FAMILIES[config.model_type]
     parts = family.draft_parts
-    remedy = "use method ngram, suffix, draft_model or eagle3"
+    remedy = (
+        "use method ngram or suffix, which need no weights, or draft_model, eagle3, dflash or "
+        "medusa with model"
+    )
     if parts is None:
         known = ", ".join(sorted(name for name, each in FAMILIES.items() if each.draft_parts))
         raise ConfigError(
@@ -206,7 +209,8 @@ def mtp_checkpoint(checkpoint: Checkpoint, config: DecoderConfig, most: int = 64
         first = next(iter(_places(family, parts, config.num_layers, 0)))
         raise ConfigError(
             f"--speculative-config: method is mtp, and {checkpoint.path} has no tensors of "
-            f"{first}*, a layer for further tokens; {remedy}, or a file that was converted with it"
+            f"{first}*, a layer for further tokens; use mtp with model, a folder or GGUF file that "
+            f"has them, or a file that was converted with them, or {remedy.removeprefix('use ')}"
         )
     return replace(checkpoint, tensors=tensors)
 

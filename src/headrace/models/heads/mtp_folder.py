@@ -10,6 +10,7 @@ all ids; as a copy of the model's it is left out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -46,15 +47,20 @@ class MtpFolder:
 
 
 def open_mtp_folder(
-    path: Path, target: Checkpoint, config: DecoderConfig, most: int = 64
+    path: Path,
+    target: Checkpoint,
+    config: DecoderConfig,
+    most: int = 64,
+    ignore_config_keys: Sequence[str] = (),
 ) -> MtpFolder:
     """The layers of a folder or a GGUF file, at most so many. config: the target's.
+    ignore_config_keys: as of `read_config`.
 
     Raises ConfigError where there are none, UnsupportedModelError for a config that is not
     implemented and CheckpointError for what is missing, damaged or of another model.
     """
     opened = _opened(path, config)
-    own = _own_config(opened, config)
+    own = _own_config(opened, config, ignore_config_keys)
     table, head = _output_rows(target, config), opened.tensors.get(HEAD)
     check_vocabulary(path, own.vocab_size, table.shape[0], target.tokenizer)
     layers = mtp_checkpoint(opened.checkpoint, own, most)
@@ -75,7 +81,9 @@ def _opened(path: Path, config: DecoderConfig) -> HeadFolder:
     return replace(folder, conventions=architecture_of_config(config.model_type).hf)
 
 
-def _own_config(opened: HeadFolder, config: DecoderConfig) -> DecoderConfig:
+def _own_config(
+    opened: HeadFolder, config: DecoderConfig, ignore_config_keys: Sequence[str]
+) -> DecoderConfig:
     """What the folder says of the model with these layers, or else the target's config."""
     stated = {key: value for key, value in opened.config.items() if key != _DRAFT_VOCABULARY}
     if not stated:
@@ -85,7 +93,10 @@ def _own_config(opened: HeadFolder, config: DecoderConfig) -> DecoderConfig:
             f"{opened.path}: its layers are of model_type {family!r}, and the model is "
             f"{config.model_type!r}; they are of another model"
         )
-    own = read_config(replace(opened.checkpoint, config={"model_type": family, **stated}))
+    own = read_config(
+        replace(opened.checkpoint, config={"model_type": family, **stated}),
+        ignore_config_keys=ignore_config_keys,
+    )
     for key, theirs, ours in (
         ("hidden_size", own.hidden_size, config.hidden_size),
         ("num_hidden_layers", own.num_layers, config.num_layers),

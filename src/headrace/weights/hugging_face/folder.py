@@ -102,6 +102,14 @@ def _storage(stated: Mapping[str, Any]) -> Storage | None:
     return read_storage(ConfigReader({KEY: stated_quantisation(stated)}))
 
 
+PICKLE_ENDS = (".bin", ".pt", ".pth")
+NOT_READ = (
+    "is a pickle and is not read; convert it to safetensors: "
+    'safetensors.torch.save_file(torch.load(FILE, weights_only=True), "model.safetensors")'
+)
+"""What an error says of such a file."""
+
+
 def weight_files(folder: Path) -> list[Path]:
     """The safetensors files of `folder` in name order: one, or the parts an index lists.
 
@@ -125,12 +133,8 @@ def weight_files(folder: Path) -> list[Path]:
     if found:
         names = ", ".join(path.name for path in found[:5])
         raise CheckpointError(f"{folder}: several safetensors files ({names}) but no {INDEX}")
-    pickles = [path.name for end in ("bin", "pt") for path in sorted(folder.glob(f"*.{end}"))]
-    remedy = (
-        f"{pickles[0]} is a pickle and is not read; convert it to safetensors"
-        if pickles
-        else f"{SINGLE} or {INDEX} is required"
-    )
+    pickles = [path.name for end in PICKLE_ENDS for path in sorted(folder.glob(f"*{end}"))]
+    remedy = f"{pickles[0]} {NOT_READ}" if pickles else f"{SINGLE} or {INDEX} is required"
     raise CheckpointError(f"{folder}: no safetensors file; {remedy}")
 
 

@@ -21,7 +21,7 @@ from headrace.weights.checkpoint import Checkpoint, Conventions
 from headrace.weights.codecs.raw import LONG_WORDS, RAW, WORDS
 from headrace.weights.files.json_file import read_json_object
 from headrace.weights.files.small_file import is_named
-from headrace.weights.hugging_face.folder import weight_files
+from headrace.weights.hugging_face.folder import NOT_READ, PICKLE_ENDS, weight_files
 from headrace.weights.model_config.config_reader import ConfigReader
 from headrace.weights.safetensors.file import read_safetensors
 from headrace.weights.storage.matrices import packed_dtypes, with_joined_matrices
@@ -87,7 +87,16 @@ def open_head_folder(path: Path, *, needs_config: bool = True) -> HeadFolder:
     """The head in a folder. Raises CheckpointError for what is missing or damaged, and
     UnsupportedModelError for weights in a kind that is not read."""
     if not path.is_dir():
-        raise CheckpointError(f"{path}: a folder with config.json and safetensors is required")
+        if path.suffix in PICKLE_ENDS and path.is_file():
+            raise CheckpointError(f"{path} {NOT_READ}, in a folder with config.json")
+        there = "" if path.exists() else "no such file or folder; "
+        raise CheckpointError(
+            f"{path}: {there}a folder with config.json and safetensors is required"
+        )
+    if needs_config and not is_named(path / "config.json"):
+        raise CheckpointError(
+            f"{path}: has no config.json; a folder with config.json and safetensors is required"
+        )
     config = dict(read_json_object(path / "config.json", required=needs_config))
     reader = ConfigReader({KEY: config.pop(KEY, None)})
     storage = read_storage(reader)

@@ -71,6 +71,10 @@ class ConfigReader:
             )
         return value
 
+    def optional_size(self, key: str) -> int | None:
+        """A whole number from 1 on, or None where it is absent or null."""
+        return None if self.raw(key) is None else self.size(key)
+
     def uniform_size(self, key: str, count: int, default: int, *, most: int = MAX_SIZE) -> int:
         """A size, or a list with the same one at each of `count` places."""
         value = self.raw(key)

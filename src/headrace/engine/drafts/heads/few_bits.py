@@ -71,7 +71,9 @@ def _is_finite(tensor: Tensor) -> bool:
 
 
 def _damaged(tensor: Tensor) -> CheckpointError:
-    return CheckpointError(f"tensor {tensor.name} holds NaN or infinity; the head is damaged")
+    return CheckpointError(
+        f"tensor {tensor.name} holds NaN or infinity; the head is damaged, fetch it again"
+    )
 
 
 def _codecs(tensors: Mapping[str, Tensor]) -> list[tuple[Tensor, Codec | None]]:
