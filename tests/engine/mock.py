@@ -86,6 +86,7 @@ class MockOps:
         """That of this machine."""
 
     expert_layers = 0
+    is_asynchronous = False
 
     def expert_cache_stats(self) -> None:
         return None

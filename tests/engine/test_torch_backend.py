@@ -13,6 +13,7 @@ import pytest
 
 from headrace import LLM, SamplingParams
 from headrace.config.settings import EngineConfig
+from headrace.engine.core import EngineCore
 from headrace.engine.load import load_engine
 from headrace.engine.memory.device_memory import step_bytes
 from headrace.engine.memory.kv_memory import REST_BYTES
@@ -32,10 +33,13 @@ from tests.engine.test_exactness import (
     check_streams,
     check_together_is_what_alone_is,
 )
+from tests.engine.test_planned_ahead import answers, check_same, mixed
 from tests.models.shipped_moe import GREEDY, SHIPPED, greedy_of_headrace, write_f32
-from tests.tiny import tiny_checkpoint, write_tiny_gguf
+from tests.tiny import EOS, NUM_TOKENS, tiny_checkpoint, write_tiny_gguf
 
 pytest.importorskip("torch", reason="the torch backend needs PyTorch")
+
+from headrace.ops.torch import TorchOps
 
 pytestmark = pytest.mark.torch
 
@@ -102,6 +106,28 @@ def test_greedy_tokens_of_a_small_model_are_those_of_the_kernels(shared_assets: 
     for one, other in zip(*answers, strict=True):
         assert one.token_ids == other.token_ids
         assert one.text == other.text
+
+
+@pytest.mark.parametrize(
+    "records",
+    [True, pytest.param(False, marks=pytest.mark.load)],
+)
+def test_steps_planned_ahead_change_no_bit(records: bool) -> None:
+    """As on a device, computed anew or repeated: ids go from a draw to the next step in tensors."""
+    requests, results = mixed(10, 5), []
+    for ahead in (True, False):
+        ops = TorchOps("cpu", 1)
+        ops.records, ops.overlaps = records and ahead, ahead
+        model = load_model(tiny_checkpoint("llama", "F32", logit_scale=2.0), ops)
+        config = EngineConfig(
+            num_gpu_blocks_override=12, block_size=16, max_num_batched_tokens=48,
+            max_num_seqs=4, speculative_config="none",
+        )  # fmt: skip
+        core = EngineCore(model, ops, config, num_tokens=NUM_TOKENS, eos_token_ids=(EOS,))
+        core.warm_up()
+        results.append(answers(core, requests))
+        assert core.stats().num_preemptions > 0
+    check_same(requests, *results)
 
 
 def test_a_device_that_is_not_there_is_refused_before_anything_is_read(tmp_path: Path) -> None:

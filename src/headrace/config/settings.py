@@ -220,6 +220,14 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             "is shared by --kv-cache-memory-bytes."
         ),
     ] = 0.9
+    async_scheduling: Annotated[
+        bool | None,
+        Meta(
+            description="Plan a step and begin it while a device computes the one before; answers "
+            "are the same. Default: on a CUDA device, unless --speculative-config asks for "
+            "drafts; left out, that means none there. No effect on a CPU.",
+        ),
+    ] = None
     enforce_eager: Annotated[
         bool,
         Meta(
