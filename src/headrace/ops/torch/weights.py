@@ -123,6 +123,9 @@ class TorchWeights(Ops):
             table = known()
             if table is not None:
                 return table
+        return self._copied(parts)
+
+    def _copied(self, parts: Sequence[Tensor]) -> Matrix:
         return matrix_of(parts, self.device, kernels=self.kernels)
 
     def expert_weight(
@@ -134,7 +137,7 @@ class TorchWeights(Ops):
         codec, out, width = expert_shape(experts, bias)
         _check_width(experts[0][0])
         parts = [part for of_expert in experts for part in of_expert]
-        matrix = matrix_of(parts, self.device, kernels=self.kernels)
+        matrix = self._copied(parts)
         vectors = None
         if bias is not None:
             of_experts = [stacked_bias(*each) for each in zip(experts, bias, strict=True)]
