@@ -62,11 +62,11 @@ class RandomOps(TorchOps):
         generator = torch.Generator(self.device).manual_seed(crc32(parts[0].name.encode()))
         data = _drawn(codec, rows, width, generator, self.device)
         if codec is not F8_E4M3:
-            return Matrix(codec, width, data, kernels=self.kernels)
+            return Matrix(codec, width, data, kernels=self.kernels, reproducible=self.reproducible)
         run = min(FP8_BLOCK[1], width)
         runs = -(-width // run)
         scales = torch.rand((rows, runs), generator=generator, device=self.device) + 0.5
-        return Matrix(codec, width, data, scales, run, self.kernels)
+        return Matrix(codec, width, data, scales, run, self.kernels, self.reproducible)
 
 
 def _drawn(

@@ -159,6 +159,21 @@ def test_streams_of_two_backends_are_what_each_alone_is() -> None:
     check_streams(model, ops, requests, {"kv_cache_dtype": "bf16"})
 
 
+def test_what_is_not_reproducible_says_so_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_tiny_gguf(tmp_path, "llama", "F32")
+    settings: dict[str, Any] = {"model": str(path), "backend": "torch", "device": "cpu"}
+    for reproducible in (True, False):
+        core, _ = load_engine(
+            EngineConfig(**settings, num_gpu_blocks_override=16, reproducible=reproducible)
+        )
+        warned = "answers may depend on what else is computed beside them (--no-reproducible)"
+        assert (warned in caplog.text) is not reproducible
+        core.submit(submit("a", [1, 2, 3], temperature=0, max_tokens=4))
+        assert len(drain(core)["a"].token_ids) == 4
+
+
 def test_a_device_too_small_for_all_experts_has_some_on_the_cpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -356,7 +356,8 @@ class TorchOps(TorchWeights):
             self._check_not_recorded("masks")
         terms, bound = Terms(sinks, slopes, masks), self._device_batch(batch, kv)
         _check_once(bound, shape, kv.spec, place, masks)
-        return attention.attend(qkv, shape, kv.arrays, place, bound, terms, kernels=self.kernels)
+        modes = {"kernels": self.kernels, "reproducible": self.reproducible}
+        return attention.attend(qkv, shape, kv.arrays, place, bound, terms, **modes)
 
     def gated_activation(self, gate_up: F32, kind: Activation, *, limit: float = 0.0) -> F32:
         if gate_up.shape[1] % 2:
