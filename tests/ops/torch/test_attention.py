@@ -14,6 +14,7 @@ import pytest
 from headrace.ops.interface import Ops
 from headrace.ops.kv import AttentionShape, KVCodec
 from headrace.ops.reference import ReferenceOps
+from tests.computations import of_pairs
 from tests.ops.cpu import test_near as near
 from tests.ops.cpu import test_visibility as visibility
 from tests.ops.cpu.attention_cases import expected_ragged, new_cache, ragged, run
@@ -57,6 +58,7 @@ def ops() -> Ops:
     return torch_ops()
 
 
+@pytest.mark.computes("K and V", "torch", "bound", kinds=of_pairs(KV_CODECS))
 @pytest.mark.parametrize("codecs", KV_CODECS, ids=lambda codecs: "-".join(codecs))
 def test_agrees_with_the_reference(ops: Ops, codecs: tuple[KVCodec, KVCodec]) -> None:
     for index, shape in enumerate(SHAPES):

@@ -68,6 +68,8 @@ def operand(x: F32, codec: str) -> np.ndarray:
     return np.array([round_quantised(row, whole=codec in ROW_ROUNDED) for row in x])
 
 
+@pytest.mark.computes("products", "torch", "bound", kinds=ALL)
+@pytest.mark.computes("products", "reference", "bound", kinds=ALL)
 @pytest.mark.smoke
 @pytest.mark.parametrize("codec", ALL)
 def test_agrees_with_the_reference(ops: Ops, codec: str) -> None:
