@@ -72,10 +72,14 @@ def _of_model(model: dict[str, Any]) -> Iterator[str]:
                 if "left_out" in row]  # fmt: skip
     if left_out:
         yield "Left out:\n\n" + "\n".join(left_out)
-    gaps = {batch: gap for batch, gap in model.get("host_gap", {}).items() if gap is not None}
-    if gaps:
-        words = ", ".join(f"{gap:.1%} at batch {batch}" for batch, gap in gaps.items())
-        yield f"Of a decode step the device waits for the host: {words}."
+    for name, how in (
+        ("host_gap", ""),
+        ("host_gap_waiting", ", where each step is read before the next is planned"),
+    ):
+        gaps = {batch: gap for batch, gap in model.get(name, {}).items() if gap is not None}
+        if gaps:
+            words = ", ".join(f"{gap:.1%} at batch {batch}" for batch, gap in gaps.items())
+            yield f"Of a decode step the device waits for the host{how}: {words}."
 
 
 def _row(test: str, batch: object, row: dict[str, Any]) -> list[object]:

@@ -1,8 +1,7 @@
 """Models of real shapes without a file, timed on a device; a part of `python -m benchmarks.gpu`.
 
-Every row of a matrix is the same random row, which takes no memory on the host and a copy to the
-device: what a step takes does not depend on values. Routers are random as a whole, so that a token
-chooses experts of its own; the table of tokens has TABLE_ROWS different rows, over and over.
+Weights are drawn on the device (benchmarks/random_weights.py) and take no memory on the host.
+Routers are random as a whole, so that a token chooses experts of its own.
 
 Of each model: decode by batch and depth, prefill, the start to the first token, and the share of a
 decode step in which the device computes nothing. Cases that a JSON file has already are not run
@@ -16,11 +15,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 import torch
 
-from benchmarks.random_rows import random_rows
+from benchmarks.random_weights import RandomOps, stand_in
 from headrace.bench.engine import Case, run_case
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
@@ -29,10 +29,8 @@ from headrace.engine.memory.kv_memory import plan_kv_cache
 from headrace.engine.messages import Submit
 from headrace.engine.params import SamplingParams
 from headrace.models import load_model
-from headrace.ops import make_ops
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import F8_E4M3, F32, get_codec
-from headrace.weights.tensors.scaled_tensor import ScaledTensor
 from headrace.weights.tensors.tensor import Tensor
 from tests.tiny import tiny_checkpoint, tiny_config, tiny_shapes
 
@@ -51,12 +49,6 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "small": ("llama", {"hidden": 128, "intermediate": 256, "vocab": 288, "max_positions": 256}),
     "small-moe": ("qwen3_moe", {"vocab": 288, "max_positions": 256}),
 }
-FP8_BLOCK = (128, 128)
-"""Rows and columns of a matrix of F8_E4M3 that share a scale, as in DeepSeek's and Qwen's folders.
-"""
-
-
-TABLE_ROWS = 4096
 
 
 class ShapeSizes(NamedTuple):
@@ -93,31 +85,17 @@ def made_checkpoint(shape: str, codec: str) -> Checkpoint:
 
 
 def _made(name: str, shape: tuple[int, ...], codec: str) -> Tensor:
-    rng = np.random.default_rng(abs(hash((name, codec))) % (1 << 32))
     if len(shape) == 1:
         return Tensor(name, shape, F32, F32.encode(np.ones((1, shape[0]), np.float32)))
     rows, width = shape[0], shape[-1]
     if name.endswith("mlp.gate.weight"):
+        rng = np.random.default_rng(crc32(name.encode()))
         values = rng.standard_normal((rows, width), np.float32) * np.float32(width**-0.5)
         return Tensor(name, shape, F32, F32.encode(values))
     is_table = name.endswith(("embed_tokens.weight", "lm_head.weight"))
-    if codec != "F8_E4M3" or is_table:
-        kind = get_codec("BF16" if codec == "F8_E4M3" else codec)
-        different = min(rows, TABLE_ROWS) if "embed_tokens" in name else 1
-        some = random_rows(kind, rng, different, width, width**-0.5)
-        if different > 1:
-            return Tensor(name, shape, kind, some[np.arange(rows) % different])
-        return Tensor(name, shape, kind, np.broadcast_to(some, (rows, some.shape[1])))
-    # Codes of 2^-6 to 2^-4, of either sign.
-    row = rng.integers(8, 24, (1, width), np.uint8) | (
-        rng.integers(0, 2, (1, width), np.uint8) << 7
-    )
-    data = np.broadcast_to(row, (rows, width))
-    counts = tuple(-(-size // block) for size, block in zip((rows, width), FP8_BLOCK, strict=True))
-    scales = np.ones(counts, np.float32)
-    return ScaledTensor(
-        name, shape, F8_E4M3, data, scales=scales, block=FP8_BLOCK, scale_bytes=scales.nbytes
-    )
+    if codec == F8_E4M3.name:
+        return stand_in(name, shape, get_codec("BF16") if is_table else F8_E4M3)
+    return stand_in(name, shape, get_codec(codec))
 
 
 def started(shape: str, codec: str, device: torch.device, sizes: ShapeSizes) -> dict[str, Any]:
@@ -130,7 +108,7 @@ def started(shape: str, codec: str, device: torch.device, sizes: ShapeSizes) -> 
         max_model_len=min(longest, checkpoint.config["max_position_embeddings"]),
         max_num_seqs=max(sizes.batches) + 8, max_num_batched_tokens=max(512, sizes.prompt),
     )  # fmt: skip
-    ops = make_ops("torch", device=str(device))
+    ops = RandomOps(str(device))
     model = load_model(checkpoint, ops, max_positions=config.max_model_len)
     loaded_s = time.perf_counter()
     memory = ops.memory()
@@ -186,7 +164,9 @@ def time_model(
         rows[f"{case.name} b{case.batch}"] = _row(core, case, limits)
         on_row()
     if time.perf_counter() <= ends_s:
-        found["host_gap"] = {str(batch): host_gap(core, batch, device) for batch in sizes.batches}
+        for name, ahead in (("host_gap_waiting", False), ("host_gap", core._plans_ahead)):
+            core._plans_ahead = ahead  # that each step is read before the next is planned
+            found[name] = {str(batch): host_gap(core, batch, device) for batch in sizes.batches}
         on_row()
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.computations import MARK as COMPUTES
 from tests.cpu_guard import LIMIT_S, CpuGuard
 from tests.proofs import MARK
 from tests.run_summary import RunSummary
@@ -98,6 +99,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{SMOKE}: the test of its marker that `make test` runs too")
     config.addinivalue_line(
         "markers", f"{MARK}(column, against): what a test shows of kinds of weights"
+    )
+    config.addinivalue_line(
+        "markers", f"{COMPUTES}(subject, backend, measure): what a test shows of a backend's kinds"
     )
     config.pluginmanager.register(Tiers(config), "headrace-tiers")
     config.pluginmanager.register(CpuGuard(config.getoption("--cpu-limit")), "headrace-cpu-guard")

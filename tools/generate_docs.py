@@ -49,7 +49,7 @@ DOES_MEANING = (
 
 def _default(flag: Flag) -> str:
     if flag.kind == "bool":
-        return "on" if flag.default else "off"
+        return "" if flag.default is None else "on" if flag.default else "off"
     return "" if flag.default in (None, "", ()) else f"`{flag.default}`"
 
 

@@ -26,8 +26,9 @@ def check_shapes(found: dict[str, Any]) -> None:
         assert list(model["rows"]) == ["pp32 b1", "tg2 @ d32 b1", "tg2 @ d32 b2"]
         assert all(row["tokens_per_s"] > 0 for row in model["rows"].values())
         assert 0 < model["load_s"] < model["ready_s"] < model["first_token_s"]
-        assert set(model["host_gap"]) == {"1", "2"}
-        assert all(0 <= gap < 1 for gap in model["host_gap"].values())
+        for gaps in (model["host_gap"], model["host_gap_waiting"]):
+            assert set(gaps) == {"1", "2"}
+            assert all(0 <= gap < 1 for gap in gaps.values())
     (beside,) = found["transformers"].values()
     assert all(rate > 0 for rate in beside["tokens_per_s"].values())
 

@@ -87,6 +87,7 @@ class MockOps:
 
     expert_layers = 0
     records_runs = False
+    is_asynchronous = False
 
     def expert_cache_stats(self) -> None:
         return None

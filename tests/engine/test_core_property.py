@@ -18,6 +18,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from headrace.engine.core import EngineCore
 from headrace.engine.messages import Submit
 from headrace.engine.request import RESERVE_AFTER_PREEMPTIONS
 from headrace.engine.scheduling.step_rows import PROMPT_LOGIT_ROWS
@@ -32,6 +33,8 @@ class Engine(RuleBasedStateMachine):
     """An engine whose pool is so small that requests evict, preempt and wait for one another."""
 
     requests = Bundle("requests")
+    steps_of_a_call = 1
+    """Steps computed by a call of `step`, at most."""
 
     @initialize(
         num_entries=st.integers(4, 16),
@@ -59,7 +62,7 @@ class Engine(RuleBasedStateMachine):
         self.model = MockModel(windows=windows)
         self.budget = budget
         self.max_num_seqs = max_num_seqs
-        self.core = make_core(
+        self.core = self.made(
             self.model,
             num_gpu_blocks_override=num_entries * self.model.cache_layout.num_tables,
             max_num_batched_tokens=budget,
@@ -70,6 +73,10 @@ class Engine(RuleBasedStateMachine):
         self.submitted: dict[str, Submit] = {}
         self.cancelled: set[str] = set()
         self.results: dict[str, Collected] = {}
+
+    def made(self, model: MockModel, **settings: object) -> EngineCore:
+        """The engine over a model."""
+        return make_core(model, **settings)
 
     @rule(
         target=requests,
@@ -138,7 +145,7 @@ class Engine(RuleBasedStateMachine):
             before = len(self.model.computed)
             collect(self.results, self.core.step())
             self.core.check()
-            assert len(self.model.computed) - before <= self.budget
+            assert len(self.model.computed) - before <= self.steps_of_a_call * self.budget
             running = self.core.scheduler.running
             assert len(running) <= self.max_num_seqs
             half = Counter(each.priority for each in running if each.lag > 1 and not each.unscored)

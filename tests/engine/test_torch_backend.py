@@ -12,6 +12,7 @@ import pytest
 
 from headrace import LLM, SamplingParams
 from headrace.config.settings import EngineConfig
+from headrace.engine.core import EngineCore
 from headrace.engine.load import load_engine
 from headrace.engine.memory.device_memory import step_bytes
 from headrace.engine.memory.kv_memory import REST_BYTES
@@ -33,10 +34,13 @@ from tests.engine.streams import (
     check_streams,
     check_together_is_what_alone_is,
 )
+from tests.engine.test_planned_ahead import answers, check_same, mixed
 from tests.models.shipped_moe import GREEDY, SHIPPED, greedy_of_headrace, write_f32
-from tests.tiny import tiny_checkpoint, write_tiny_gguf
+from tests.tiny import EOS, NUM_TOKENS, tiny_checkpoint, write_tiny_gguf
 
 pytest.importorskip("torch", reason="the torch backend needs PyTorch")
+
+from headrace.ops.torch import TorchOps
 
 pytestmark = pytest.mark.torch
 
@@ -114,6 +118,28 @@ def test_greedy_tokens_of_a_small_model_are_those_of_the_kernels(shared_assets: 
         assert answer.text == other.text
 
 
+@pytest.mark.parametrize(
+    "records",
+    [True, pytest.param(False, marks=pytest.mark.load)],
+)
+def test_steps_planned_ahead_change_no_bit(records: bool) -> None:
+    """As on a device, computed anew or repeated: ids go from a draw to the next step in tensors."""
+    requests, results = mixed(10, 5), []
+    for ahead in (True, False):
+        ops = TorchOps("cpu", 1)
+        ops.records, ops.overlaps = records and ahead, ahead
+        model = load_model(tiny_checkpoint("llama", "F32", logit_scale=2.0), ops)
+        config = EngineConfig(
+            num_gpu_blocks_override=12, block_size=16, max_num_batched_tokens=48,
+            max_num_seqs=4, speculative_config="none",
+        )  # fmt: skip
+        core = EngineCore(model, ops, config, num_tokens=NUM_TOKENS, eos_token_ids=(EOS,))
+        core.warm_up()
+        results.append(answers(core, requests))
+        assert core.stats().num_preemptions > 0
+    check_same(requests, *results)
+
+
 def test_a_device_that_is_not_there_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--device is cuda:99"):
         LLM(tmp_path / "no-such-model.gguf", device="cuda:99")
@@ -123,6 +149,21 @@ def test_streams_of_two_backends_are_what_each_alone_is() -> None:
     ops = with_experts(real_ops("torch"), real_ops("cpu"), 1)
     model = load_model(tiny_checkpoint("qwen3_moe", "Q8_0", logit_scale=2.0), ops)
     check_streams(model, ops, few_streams(), {"kv_cache_dtype": "bf16"})
+
+
+def test_what_is_not_reproducible_says_so_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_tiny_gguf(tmp_path, "llama", "F32")
+    settings: dict[str, Any] = {"model": str(path), "backend": "torch", "device": "cpu"}
+    for reproducible in (True, False):
+        core, _ = load_engine(
+            EngineConfig(**settings, num_gpu_blocks_override=16, reproducible=reproducible)
+        )
+        warned = "answers may depend on what else is computed beside them (--no-reproducible)"
+        assert (warned in caplog.text) is not reproducible
+        core.submit(submit("a", [1, 2, 3], temperature=0, max_tokens=4))
+        assert len(drain(core)["a"].token_ids) == 4
 
 
 def test_a_device_too_small_for_all_experts_has_some_on_the_cpu(

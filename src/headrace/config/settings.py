@@ -220,6 +220,22 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             "is shared by --kv-cache-memory-bytes."
         ),
     ] = 0.9
+    async_scheduling: Annotated[
+        bool | None,
+        Meta(
+            description="Plan a step and begin it while a device computes the one before; answers "
+            "are the same. Default: on a CUDA device, unless --speculative-config asks for "
+            "drafts; left out, that means none there. No effect on a CPU.",
+        ),
+    ] = None
+    reproducible: Annotated[
+        bool,
+        Meta(
+            description="Compute a request's tokens on a CUDA device to the same bits whatever is "
+            "computed beside them; off: libraries are handed all rows at once and multiply as is "
+            "fastest for their number. No effect on a CPU, where it is so always."
+        ),
+    ] = True
     enforce_eager: Annotated[
         bool,
         Meta(

@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from headrace.config.settings import EngineConfig
@@ -24,6 +25,7 @@ from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.drafts.thinking import Thinking
 from headrace.engine.facts import info_of
 from headrace.engine.figures import StepFigures, expert_counts
+from headrace.engine.flight import Flight, plans_ahead
 from headrace.engine.grammars.beside import Beside
 from headrace.engine.grammars.store import IDLE_WAIT_S, Grammars
 from headrace.engine.isolation import IsolatingRunner
@@ -43,10 +45,11 @@ from headrace.engine.params import SamplingParams
 from headrace.engine.recorded_steps import RecordedSteps
 from headrace.engine.request import GroupTable, Request, State
 from headrace.engine.runner import RowResult
+from headrace.engine.sampling.logits_processor import depends_on_tokens
 from headrace.engine.sampling.sampler import SampledToken, Sampler
 from headrace.engine.scheduling.deadlines import Deadlines
 from headrace.engine.scheduling.measured_times import MeasuredTimes
-from headrace.engine.scheduling.plan import Row
+from headrace.engine.scheduling.plan import Row, StepPlan
 from headrace.engine.scheduling.scheduler import Scheduler
 from headrace.engine.scheduling.step_budget import StepLimit, load_of
 from headrace.engine.state_check import check_states, is_idle
@@ -115,8 +118,11 @@ class EngineCore:
             max_step_tokens=config.max_num_batched_tokens,
         )
         self._step_tokens = config.max_num_batched_tokens
+        ahead = plans_ahead(config, is_asynchronous=ops.is_asynchronous)
+        self._plans_ahead = ahead and not proposers and draft is None
+        sources = config.speculative_config or ("none" if self._plans_ahead else "auto")
         self._speculation = speculation_of(
-            read_speculative_config(config.speculative_config or "auto"),
+            read_speculative_config(sources),
             shares=config.enable_prefix_caching,
             model=draft,
         )
@@ -181,11 +187,14 @@ class EngineCore:
         if config.populate_kv_cache:
             self._runner.populate(plan.num_blocks, wait=True)
         self._kv_accounting_errors = 0
+        self._flight: Flight | None = None
+        self._entered_s = 0.0
+        """When the results of a step were entered last."""
 
     @property
     def has_work(self) -> bool:
-        """Whether anything runs, waits or has a last word to say."""
-        return bool(self._requests or self._leaving)
+        """Whether anything runs, waits, is in flight or has a last word to say."""
+        return bool(self._requests or self._leaving or self._flight)
 
     def submit(self, submit: Submit) -> None:
         """Queue a request. Raises RequestError, having changed nothing, where it is refused."""
@@ -213,6 +222,7 @@ class EngineCore:
             thinking=None if params.thinking is None else Thinking(params.thinking, num_prompt),
             prompt_logprobs=None if params.prompt_logprobs is None else [None],
             reports_prefill=submit.report_prefill,
+            draws_from_text=self._plans_ahead and depends_on_tokens(params),
         )
         if params.grammar is None or self._grammars.add(request, params.grammar):
             self.scheduler.submit(request)
@@ -242,6 +252,7 @@ class EngineCore:
     def step(self, on_started: OnStarted | None = None) -> list[Output]:
         """Compute one step and return what it gave, with the last words of those that ended before.
 
+        Where steps are planned ahead, one is begun and what the one before gave is returned.
         Requests past their deadline end first, wherever they are. on_started: called before the
         step computes, which may take seconds, with those that left the queue for the first time.
         """
@@ -260,6 +271,9 @@ class EngineCore:
         if self._beside.num_asking:
             self._let_back_in()
         outputs, self._leaving = self._leaving, []
+        flight, self._flight = self._flight, None
+        if flight is not None and not (self._requests and self.scheduler.can_plan_ahead()):
+            return outputs + self._land(flight)
         if not self._requests:
             return outputs
         plan = self.scheduler.schedule(started_s)
@@ -269,26 +283,67 @@ class EngineCore:
             on_started([started(request) for request in plan.started])
         for request in self.scheduler.sitting_out:
             self._beside.begin(request)
+        if self._plans_ahead and plan.rows:
+            step = self._runner.begin(plan.rows, None if flight is None else flight.step)
+            if step is not None:
+                self.scheduler.begin(plan)
+                self._flight = Flight(plan, step, started_s)
+                return outputs if flight is None else outputs + self._land(flight)
+        if flight is not None:  # somebody needs results first, or there is nothing to begin
+            outputs += self._land(flight)
+            plan = plan.without_ended()
+            return outputs + self._run(plan, self._entered_s) if plan.rows else outputs
         if not plan.rows:
             if self._beside.num_asking:
                 self._beside.wait(IDLE_WAIT_S)
                 return outputs
             return outputs + (self._unblock() if self._has_scheduled else [])
-        cost = self._cost.of((row.start, row.num_tokens, row.num_logits) for row in plan.rows)
-        load = None if plan.only_decodes else load_of(plan.rows)
+        return outputs + self._run(plan, started_s)
+
+    def _land(self, flight: Flight) -> list[Output]:
+        """Enter what a step in flight gave, to those of its requests that still run."""
+        plan, begun_s = flight.plan, max(flight.begun_s, self._entered_s)
+        results = self._runner.read_or_none(flight.step)
+        self.scheduler.take_back(plan)
+        if results is not None:
+            return self._enter(plan, results, begun_s)
+        if self._flight is not None:  # which went on from what is not there
+            self.scheduler.take_back(self._flight.plan)
+            self._flight = None
+        plan = plan.without_ended()
+        return self._run(plan, begun_s) if plan.rows else []
+
+    def _run(self, plan: StepPlan, started_s: float) -> list[Output]:
+        """Compute a step, and enter what it gave."""
         short_before = self._memory.times_short
         results = self._runner.run(plan.rows)
         was_short = self._memory.times_short > short_before
         self._note_memory(results, was_short=was_short)
+        return self._enter(plan, results, started_s, was_short=was_short)
+
+    def _enter(
+        self,
+        plan: StepPlan,
+        results: Sequence[RowResult],
+        started_s: float,
+        *,
+        was_short: bool = False,
+    ) -> list[Output]:
+        """Enter what a step gave, and say it."""
+        outputs: list[Output] = []
+        cost = self._cost.of((row.start, row.num_tokens, row.num_logits) for row in plan.rows)
+        load = None if plan.only_decodes else load_of(plan.rows)
         now_s = self._clock()
+        self._entered_s = now_s
+        runs = [row.request.state is State.RUNNING for row in plan.rows]
         first = [row.request.first_token_s is None for row in plan.rows]
         lengths = [row.request.num_wanted for row in plan.rows]
         for row, (_, scores, _) in zip(plan.rows, results, strict=True):
             if row.request.prompt_logprobs is not None:
                 row.request.prompt_logprobs.extend(scores)
         self.scheduler.complete(plan, [result.given for result in results], now_s)
-        for row, (tokens, *_), length, is_first in zip(
-            plan.rows, results, lengths, first, strict=True
+        for row, (tokens, *_), length, is_first in compress(
+            zip(plan.rows, results, lengths, first, strict=True), runs
         ):
             finished = row.request.state is State.FINISHED
             if tokens or finished:

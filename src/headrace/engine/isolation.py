@@ -15,7 +15,7 @@ from headrace.engine.drafts.passes.features import Features
 from headrace.engine.kv.copies import Copy
 from headrace.engine.model import Model
 from headrace.engine.recorded_steps import RecordedSteps
-from headrace.engine.runner import PUT_OFF, RowResult, Runner
+from headrace.engine.runner import PUT_OFF, RowResult, Runner, StepHandle
 from headrace.engine.sampling.sampler import SampledToken, Sampler
 from headrace.engine.scheduling.plan import Row
 from headrace.engine.step_memory import StepMemory
@@ -61,6 +61,23 @@ class IsolatingRunner(Runner):
         self._note_short(error, len(copies))
         for pair in copies:
             super().copy([pair])
+
+    def begin(self, rows: Sequence[Row], after: StepHandle | None = None) -> StepHandle | None:
+        """Begin a step; None where it is not begun, for `run` to say why. Raises
+        DeviceLostError."""
+        if self._memory.limit is not None:
+            return None
+        begun: list[StepHandle | None] = []
+        error = self._raised_by(
+            lambda: begun.append(super(IsolatingRunner, self).begin(rows, after))
+        )
+        return begun[0] if error is None else None
+
+    def read_or_none(self, begun: StepHandle) -> list[RowResult] | None:
+        """What a step gave; None where something went wrong on the way. Raises DeviceLostError."""
+        results: list[RowResult] = []
+        error = self._raised_by(lambda: results.extend(super(IsolatingRunner, self).read(begun)))
+        return results if error is None else None
 
     def run(self, rows: Sequence[Row]) -> list[RowResult]:
         """Compute the rows together, or in parts where memory was short; if that raises, each

@@ -93,7 +93,14 @@ def load_engine(
             threads=config.threads,
             expert_cache_bytes=weights.expert_cache_bytes,
             expert_layers=weights.cpu_layers,
+            reproducible=config.reproducible,
         )
+        if config.backend == "torch" and not config.reproducible:
+            # A warning, since the process of an engine logs no less.
+            logger.warning(
+                "answers may depend on what else is computed beside them (--no-reproducible): the "
+                "device's libraries choose how they multiply by the number of rows"
+            )
     with phases("weights"):
         model = load_model(
             checkpoint,

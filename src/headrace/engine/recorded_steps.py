@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from headrace.engine.model import Model
 from headrace.ops.interface import Array, Ops, StepRecording
-from headrace.ops.kv import KVCacheArrays, RaggedBatch
+from headrace.ops.kv import FollowingBatch, KVCacheArrays, RaggedBatch
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 """Numbers of requests. Each pads a batch to twice as much at most, and a step whose weights are the
@@ -93,10 +93,13 @@ class RecordedSteps:
             columns = min(self._columns, table.shape[1])
             wide[:, :columns] = table[:, :columns]
             tables.append(more(wide))
-        return RaggedBatch(
+        padded = RaggedBatch(
             token_ids=more(batch.token_ids),
             positions=more(batch.positions),
             query_start=np.arange(size + 1, dtype=np.int32),
             block_tables=tuple(tables),
             logit_rows=np.arange(size, dtype=np.int32),
         )
+        if isinstance(batch, FollowingBatch):
+            return padded.following(batch.drawing, more(batch.drawn_rows))
+        return padded

@@ -78,6 +78,11 @@ class Request:
 
     state: State = State.WAITING
     num_computed: int = 0
+    num_in_flight: int = 0
+    """Tokens behind those that steps in flight compute: 0 but between a step's beginning and its
+    results."""
+    num_due: int = 0
+    """Tokens that steps in flight will give it, if it does not end with one before."""
     num_preemptions: int = 0
     finish_reason: FinishReason | None = None
     stop_reason: int | None = None
@@ -114,6 +119,8 @@ class Request:
     """Positions of the prompt whose logits have been used for prompt_logprobs."""
     prompt_logprobs: list[TokenLogprob | None] | None = None
     """What they came to, until it is handed out; None where they are not wanted."""
+    draws_from_text: bool = False
+    """Whether what it draws follows from which tokens it has, and not only from how many."""
     logits_processor: LogitsProcessor | None = None
     """What edits its logits; made when its first token is drawn."""
     constraint: Constraint | None = None
@@ -128,9 +135,23 @@ class Request:
         return len(self.token_ids)
 
     @property
+    def num_coming(self) -> int:
+        """Tokens that it has once no step is in flight."""
+        return len(self.token_ids) + self.num_due
+
+    @property
+    def num_begun(self) -> int:
+        """Tokens that are computed once no step is in flight: where the next row begins."""
+        return self.num_computed + self.num_in_flight
+
+    @property
     def lag(self) -> int:
-        """Tokens wanted and not yet computed; at least 1 unless finished."""
-        return len(self.token_ids) - self.num_computed
+        """Tokens wanted whose computation has not begun; at least 1 unless finished, or all that
+        it still wants is in flight."""
+        coming = len(self.token_ids) + self.num_due
+        if self.num_due and coming >= self.max_len:
+            return 0  # the last one, which is not computed
+        return coming - self.num_computed - self.num_in_flight
 
     @property
     def rank(self) -> tuple[int, int]:

@@ -5,7 +5,7 @@ This runs every step, so arrays are built by whole columns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -22,11 +22,18 @@ from headrace.engine.messages import TokenLogprob
 from headrace.engine.model import Model
 from headrace.engine.recorded_steps import RecordedSteps
 from headrace.engine.repeated_runs import RepeatedRuns
-from headrace.engine.sampling.sampler import NOTHING_DRAWN, DrawPosition, SampledToken, Sampler
+from headrace.engine.request import Request
+from headrace.engine.sampling.sampler import (
+    NOTHING_DRAWN,
+    DrawPosition,
+    SampledToken,
+    SampleHandle,
+    Sampler,
+)
 from headrace.engine.scheduling.plan import Row, RowTokens
 from headrace.models.layer_cache import CacheGroup
 from headrace.ops.interface import Array, Ops
-from headrace.ops.kv import KVCacheArrays, RaggedBatch
+from headrace.ops.kv import FollowingBatch, KVCacheArrays, RaggedBatch
 from headrace.ops.sampling_rows import UnusableLogitsError
 
 
@@ -52,8 +59,20 @@ class RowResult(NamedTuple):
         return RowTokens(token_ids, "error" if self.tokens[-1].error is not None else "stop")
 
 
+class StepHandle(NamedTuple):
+    """A step that a device computes, or has computed."""
+
+    rows: Sequence[Row]
+    draws: SampleHandle
+    """Of the rows that sample, perhaps of none; who reads it waits for the step."""
+    places: Mapping[Request, int]
+    """The rows of `draws`, by the request that each is of."""
+
+
 _WITH_FEATURES = 1
 """Of the two runs of a model."""
+UNKNOWN = 0
+"""In place of a token that a step in flight draws: an id that every vocabulary has."""
 NOTHING_YET = RowResult()
 PUT_OFF = RowResult(put_off=True)
 
@@ -118,12 +137,37 @@ class Runner:
         drawn = iter(self._sampler.sample(logits, places))
         return [RowResult([next(drawn)]) if row.samples else NOTHING_YET for row in rows]
 
+    def begin(self, rows: Sequence[Row], after: StepHandle | None = None) -> StepHandle | None:
+        """Begin to compute `rows` on a backend that is asynchronous; `read` waits for it. None, and
+        nothing is begun, where the rows, or those of a step that follows, need results first.
+
+        after: the step begun before, whose tokens the host need not know yet.
+        """
+        if not all(map(_can_fly, rows)):
+            return None
+        batch = self._batch(rows)
+        if after is not None and any(row.request.num_due for row in rows):
+            batch = _following(batch, rows, after)
+        logits = self._logits(batch)
+        sampling = [row.request for row in rows if row.samples]
+        unknown = [(UNKNOWN,) * request.num_due for request in sampling]
+        draws = self._sampler.begin(logits, list(map(DrawPosition, sampling, unknown)))
+        return StepHandle(rows, draws, {request: at for at, request in enumerate(sampling)})
+
+    def read(self, begun: StepHandle) -> list[RowResult]:
+        """What a step gave, once the one before it has been read and entered."""
+        drawn = iter(self._sampler.read(begun.draws))
+        return [RowResult([next(drawn)]) if row.samples else NOTHING_YET for row in begun.rows]
+
+    def _logits(self, batch: RaggedBatch) -> Array:
+        logits = None if self._recorded is None else self._recorded.forward(batch)
+        return self._runs(batch)[0] if logits is None else logits
+
     def _forward(self, rows: Sequence[Row]) -> Array:
         batch = self._batch(rows)
         kept = self._features
         if kept is None or not kept.wants_any(rows):
-            logits = None if self._recorded is None else self._recorded.forward(batch)
-            return self._runs(batch)[0] if logits is None else logits
+            return self._logits(batch)
         logits, features = self._runs(batch, which=_WITH_FEATURES)
         kept.note(rows, batch.query_start, features)
         return logits
@@ -183,7 +227,7 @@ class Runner:
         return RowResult(self._sampler.rate(own, ids, params.logprobs or 0), scores)
 
     def _batch(self, rows: Sequence[Row]) -> RaggedBatch:
-        if len(rows) == 1 and not rows[0].scored:
+        if len(rows) == 1 and not rows[0].scored and not rows[0].request.num_due:
             return self._batch_of_one(rows[0])
         starts = np.array([row.start for row in rows], np.int32)
         counts = np.array([row.num_tokens for row in rows], np.int32)
@@ -192,7 +236,8 @@ class Runner:
         token_ids: list[int] = []
         for request, start, count, _, _, drafts in rows:
             if count == 1:
-                token_ids.append(request.token_ids[start])
+                own = request.token_ids
+                token_ids.append(own[start] if start < len(own) else UNKNOWN)
             else:
                 token_ids += request.token_ids[start : start + count]
                 token_ids += drafts.token_ids
@@ -225,6 +270,20 @@ class Runner:
             block_tables=self._tables.of([request]),
             logit_rows=np.arange(first, count, dtype=np.int32),
         )
+
+
+def _can_fly(row: Row) -> bool:
+    """Whether neither it nor the next row of its request needs to know a token that it gives."""
+    return _is_plain(row) and not (row.samples and row.request.draws_from_text)
+
+
+def _following(batch: RaggedBatch, rows: Sequence[Row], after: StepHandle) -> FollowingBatch:
+    """The batch, with the tokens that its requests lack of what the step before draws."""
+    drawn_rows = np.full(batch.num_tokens, -1, np.int32)
+    for row, at in zip(rows, batch.query_start.tolist(), strict=False):
+        if row.request.num_due:
+            drawn_rows[at] = after.places[row.request]
+    return batch.following(after.draws.drawing, drawn_rows)
 
 
 def _logit_rows(rows: Sequence[Row], query_start: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:

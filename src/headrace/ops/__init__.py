@@ -81,6 +81,7 @@ def make_ops(
     threads: int | None = None,
     expert_cache_bytes: int | None = None,
     expert_layers: int = 0,
+    reproducible: bool = True,
 ) -> Ops:
     """A backend: "cpu" (C++ kernels of a level, a thread pool), "torch" (tensors of a device),
     "reference" (slow NumPy), or "auto": as `choose_backend` chooses it, which says what device is.
@@ -88,7 +89,8 @@ def make_ops(
     cpu_level, threads and expert_cache_bytes are the cpu backend's: threads None means the CPUs
     this process may use, expert_cache_bytes None that all experts are packed at load; torch on a
     processor takes threads too. The reference has none of them. expert_layers: the layers, from the
-    first on, whose experts the cpu backend computes beside torch (ops/placement.py). Every backend
+    first on, whose experts the cpu backend computes beside torch (ops/placement.py). reproducible:
+    whether torch gives a row the same result in every batch, as the others do always. Every backend
     has attributes `level: str` and `num_threads: int`.
     Raises ConfigError as `choose_backend` does.
     """
@@ -103,7 +105,7 @@ def make_ops(
         return ReferenceOps()
     from headrace.ops.torch import TorchOps
 
-    ops = TorchOps(choice.device, threads)
+    ops = TorchOps(choice.device, threads, reproducible=reproducible)
     if not expert_layers:
         return ops
     from headrace.ops.cpu import CpuOps

@@ -130,12 +130,17 @@ def check_chosen(
     shape: tuple[int, ...], chosen: npt.NDArray[np.int32], k: int, num_tokens: int
 ) -> None:
     """ValueError where `Ops.top_logprobs` cannot answer for logits of this shape."""
-    check_width(shape, num_tokens)
-    if not 0 <= k <= num_tokens:
-        raise ValueError(f"k {k} is not in [0, {num_tokens}], the number of tokens")
+    check_rivals(shape, k, num_tokens)
     if len(chosen) != shape[0]:
         raise ValueError(f"{len(chosen)} chosen ids for {shape[0]} rows of logits")
     _check_ids("chosen id", chosen, num_tokens)
+
+
+def check_rivals(shape: tuple[int, ...], k: int, num_tokens: int) -> None:
+    """ValueError where the k likeliest of so many tokens cannot be had of logits of this shape."""
+    check_width(shape, num_tokens)
+    if not 0 <= k <= num_tokens:
+        raise ValueError(f"k {k} is not in [0, {num_tokens}], the number of tokens")
 
 
 def _check(one: LogitsEdit, count: int, width: int) -> None:

@@ -29,7 +29,13 @@ from headrace.ops.kv import (
     KVCacheSpec,
     RaggedBatch,
 )
-from headrace.ops.sampling_rows import LogitsEdit, SamplingRows, TopLogprobs
+from headrace.ops.sampling_rows import (
+    DrawHandle,
+    LogitsEdit,
+    LogprobQuery,
+    SamplingRows,
+    TopLogprobs,
+)
 from headrace.weights.tensors.tensor import Tensor
 
 Array = Any
@@ -156,6 +162,12 @@ class Ops(ABC):
         """Layers, from the first on, whose experts are computed by another backend; see
         ops/placement.py."""
         return 0
+
+    @property
+    def is_asynchronous(self) -> bool:
+        """Whether operations return before they are computed, which they are in their order: then
+        there is `begin_draw`, and a batch may be a FollowingBatch."""
+        return False
 
     def expert_cache_stats(self) -> ExpertCacheStats | None:
         """Figures of the cache of experts; None where all experts are packed at load."""
@@ -532,6 +544,20 @@ class Ops(ABC):
         +inf below num_tokens or is -inf all over; ValueError for shapes that do not agree and
         parameters out of range, whatever the logits are.
         """
+
+    def begin_draw(
+        self,
+        logits: Array,
+        rows: SamplingRows,
+        num_tokens: int,
+        wanted: LogprobQuery | None = None,
+    ) -> DrawHandle:
+        """What `sample` gives and the log probabilities of some of it, without waiting for it.
+
+        A row without a distribution spoils no other. Raises ValueError as `sample` does, and
+        NotImplementedError where the backend is not asynchronous.
+        """
+        raise NotImplementedError(f"the backend {self.name} computes at once: use sample")
 
     @abstractmethod
     def top_logprobs(

@@ -10,6 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from headrace.ops.sampling_rows import DrawHandle
+
 KVCodec = Literal["f32", "bf16", "fp8", "int8", "q8_0", "q4_0"]
 """Types that K and V are stored in. Of the last three a token of a head has a scale of its own, and
 q8_0 and q4_0 are turned by a Hadamard matrix first, as llama.cpp does with its kinds of these names
@@ -230,6 +232,18 @@ class RaggedBatch:
         """R."""
         return len(self.query_start) - 1
 
+    def following(self, drawing: DrawHandle, drawn_rows: npt.NDArray[np.int32]) -> FollowingBatch:
+        """The same with ids that a step before it draws."""
+        return FollowingBatch(
+            self.token_ids,
+            self.positions,
+            self.query_start,
+            self.block_tables,
+            self.logit_rows,
+            drawing,
+            drawn_rows,
+        )
+
     def block_table(self, place: LayerPlace) -> npt.NDArray[np.int32]:
         """The table that names the blocks of a layer; ValueError where there is none."""
         return self._table(place.table)
@@ -245,6 +259,16 @@ class RaggedBatch:
                 f"are in table {table}"
             )
         return self.block_tables[table]
+
+
+@dataclass(frozen=True)
+class FollowingBatch(RaggedBatch):
+    """A batch of which some ids are those that a step before it draws, and the host does not know
+    yet: `token_ids` is 0 there."""
+
+    drawing: DrawHandle
+    drawn_rows: npt.NDArray[np.int32]
+    """int32[N], for each token the row of the drawing that gives it; -1: it is in token_ids."""
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,11 @@ class PlacedOps:
         """Layers, from the first on, whose experts are not computed where the rest is."""
         return self._layers
 
+    @property
+    def is_asynchronous(self) -> bool:
+        """Never: the host computes in the middle of a step."""
+        return False
+
     def expert_cache_stats(self) -> ExpertCacheStats | None:
         """Of the backend that has the placed experts."""
         return self._experts.expert_cache_stats()

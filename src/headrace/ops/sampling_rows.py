@@ -7,8 +7,9 @@ backend.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -113,6 +114,36 @@ class TopLogprobs(NamedTuple):
     """int32[R, k], in descending order of logit, lowest id first on ties"""
     values: npt.NDArray[np.float32]
     """f32[R, k], of `ids`"""
+
+
+class LogprobQuery(NamedTuple):
+    """A query for the log probabilities of some draws."""
+
+    rows: npt.NDArray[np.int32]
+    """int32[W], rows of the draw."""
+    logits: Any
+    """f32[W, V] of the backend, of these rows, before they were edited."""
+    k: int
+    """The most likely ids of each."""
+
+
+class DrawResult(NamedTuple):
+    """The result of a draw."""
+
+    token_ids: npt.NDArray[np.int32]
+    """int32[R]; some id where there is no distribution."""
+    unusable: Mapping[int, str]
+    """What is wrong with the rows that hold no distribution."""
+    logprobs: TopLogprobs | None = None
+    """Of the rows wanted, in their order; of unusable ones anything."""
+
+
+class DrawHandle(Protocol):
+    """A draw that a device may not have come to yet; `FollowingBatch` (ops/kv.py) reads its ids
+    there."""
+
+    def read(self) -> DrawResult:
+        """Wait for it."""
 
 
 class UnusableLogitsError(ValueError):

@@ -10,6 +10,7 @@ import pytest
 from headrace.ops.cpu import CpuOps
 from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCodec
 from headrace.ops.reference import ReferenceOps
+from tests.computations import of_pairs
 from tests.ops.cpu.attention_cases import bound, expected_ragged, new_cache, ragged, run
 from tests.ops.cpu.cases import (
     KV_CODECS,
@@ -35,6 +36,8 @@ SHAPES = (
 )
 
 
+@pytest.mark.computes("K and V", "cpu", "bound", kinds=of_pairs(KV_CODECS))
+@pytest.mark.computes("K and V", "reference", "bound", kinds=of_pairs(KV_CODECS))
 @pytest.mark.parametrize("level,cases", by_level(KV_CODECS, SHAPES, others=pytest.mark.matrix))
 def test_agrees_with_the_reference(level: str, cases: list[Any]) -> None:
     ops = CpuOps(level, 2)

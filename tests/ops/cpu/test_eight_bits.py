@@ -21,6 +21,8 @@ from tests.ops.cpu.twin import apart, fused
 
 F32 = np.float32
 NEW = sorted({*EIGHT_BITS, NF4.name})
+OF_ROWS = sorted(name for name in EIGHT_BITS if name.startswith("W"))
+"""Kinds whose activations have a scale of a row."""
 
 
 def whole(name: str, seed: int) -> tuple[Tensor, np.ndarray, np.ndarray]:
@@ -37,6 +39,7 @@ def whole(name: str, seed: int) -> tuple[Tensor, np.ndarray, np.ndarray]:
     return filled(kind, d=scales, qs=stored), codes.astype(np.int64) - half, scales
 
 
+@pytest.mark.computes("products", "cpu", "bits", kinds=("I8_32", "I8_128", "U8_32", "U8_128"))
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("size", [32, 128])
 def test_whole_bytes_are_q8_0s_product(size: int, level: str) -> None:
@@ -64,8 +67,9 @@ def rounded_rows(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.rint(x * (F32(127) / peaks)).astype(np.int64), peaks / F32(127)
 
 
+@pytest.mark.computes("products", "cpu", "bits", kinds=OF_ROWS)
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("name", sorted(name for name in EIGHT_BITS if name.startswith("W")))
+@pytest.mark.parametrize("name", OF_ROWS)
 def test_a_row_of_activations_has_one_scale(name: str, level: str) -> None:
     """Its numbers' sums are exact in each tile and then meet both scales, tile after tile."""
     ops = CpuOps(level, 2)
@@ -119,6 +123,7 @@ def test_what_is_not_finite_shows_in_its_own_row(level: str) -> None:
         assert not np.isfinite(got[3]).any() and np.array_equal(got[others], clean[others])
 
 
+@pytest.mark.computes("products", "cpu", "bound", kinds=(NF4.name,))
 @pytest.mark.parametrize("level", LEVELS)
 def test_one_input_that_is_one_gives_each_weight_of_nf4(level: str) -> None:
     ops, rng = CpuOps(level, 1), np.random.default_rng(6)

@@ -167,6 +167,7 @@ def check_definition(level: str, codec: str, tokens: int, **rest: Any) -> None:
         assert (got == want).all(), f"{(got != want).sum()} of {got.size}"
 
 
+@pytest.mark.computes("experts", "cpu", "bits", kinds=CODECS)
 @pytest.mark.parametrize("level", LEVELS)
 def test_experts_have_the_bits_of_linear(level: str) -> None:
     for codec in CODECS:

@@ -53,6 +53,7 @@ def alike(name: str, seed: int) -> tuple[Tensor, Tensor]:
     return filled(kind, d=scales, z=zeros, qs=packed), other
 
 
+@pytest.mark.computes("products", "cpu", "bits", kinds=GROUPED)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", GROUPED)
 def test_it_is_the_product_of_a_gguf_kind_with_the_same_weights(name: str, level: str) -> None:

@@ -101,6 +101,8 @@ def check_against_the_reference(ops: CpuOps, codec: str, out: int, width: int) -
             assert (error <= limit).all(), f"worst {(error / limit).max():.2f} of the bound"
 
 
+@pytest.mark.computes("products", "cpu", "bound", kinds=CODECS)
+@pytest.mark.computes("products", "reference", "bound", kinds=CODECS)
 @pytest.mark.proves("run", "the reference, within rounding", kinds=("F32", "F16", "BF16"))
 @pytest.mark.parametrize("level", LEVELS)
 def test_agrees_with_the_reference(level: str) -> None:

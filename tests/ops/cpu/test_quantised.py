@@ -56,6 +56,7 @@ def rows_with_zeros(width: int) -> F32:
     return x
 
 
+@pytest.mark.computes("products", "cpu", "bits", kinds=QUANTISED)
 @pytest.mark.proves(
     "run", "[the arithmetic](kernels.md#quantised-weights), every bit", kinds=QUANTISED
 )

@@ -91,6 +91,7 @@ def plain_attention(qkv: Floats, k_codec: KVCodec, v_codec: KVCodec) -> npt.NDAr
     return out.reshape(count, 32)
 
 
+@pytest.mark.computes("K and V", "reference", "bound", kinds=KV_CODECS)
 @pytest.mark.parametrize("k", KV_CODECS)
 @pytest.mark.parametrize("v", KV_CODECS)
 def test_attention_is_the_softmax_over_spans(ops: ReferenceOps, k: KVCodec, v: KVCodec) -> None:

@@ -13,6 +13,7 @@ from headrace.ops.kv import AttentionShape, KVCodec
 from headrace.ops.reference import ReferenceOps
 from headrace.ops.torch import attention as plain
 from headrace.ops.torch.triton import attention, rope
+from tests.computations import of_pairs
 from tests.ops.cpu import test_near as near
 from tests.ops.cpu import test_visibility as visibility
 from tests.ops.cpu.attention_cases import expected_ragged, new_cache, ragged, run
@@ -36,6 +37,9 @@ CASES: tuple[tuple[AttentionShape, Codecs], ...] = (
 )
 
 
+OF_CASES = of_pairs(tuple(codecs for _, codecs in CASES))
+
+
 @pytest.fixture(autouse=True)
 def only_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attention that no kernel computes fails; K and V are written by PyTorch, as the interpreter
@@ -49,6 +53,7 @@ def only_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(rope, "takes", lambda stored: False)
 
 
+@pytest.mark.computes("K and V", "triton", "bound", kinds=OF_CASES)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case[1]))
 def test_agrees_with_the_reference(case: tuple[AttentionShape, Codecs]) -> None:
     shape, codecs = case

@@ -44,6 +44,7 @@ def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr(products, name, tiling)
 
 
+@pytest.mark.computes("experts", "triton", "bound", kinds=KINDS)
 @pytest.mark.parametrize("codec", KINDS)
 def test_agree_with_the_plain_backend_and_do_not_depend_on_other_tokens(codec: str) -> None:
     ops, plain = kernel_ops(), torch_ops()

@@ -40,6 +40,7 @@ def limit_of(x: F32, tensor: Tensor) -> np.ndarray:
     return of_product(round_bf16(x), tensor.to_f32())
 
 
+@pytest.mark.computes("products", "triton", "bound", kinds=DENSE)
 @pytest.mark.parametrize("codec", DENSE)
 def test_agree_with_the_reference_and_do_not_depend_on_other_rows(codec: str) -> None:
     ops, plain = kernel_ops(), torch_ops()
@@ -60,6 +61,7 @@ def test_agree_with_the_reference_and_do_not_depend_on_other_rows(codec: str) ->
     assert ops.linear(np.empty((0, width), np.float32), weight).shape == (0, 40)
 
 
+@pytest.mark.computes("products", "triton", "bits", kinds=BYTES)
 @pytest.mark.parametrize("codec", BYTES)
 def test_bytes_have_the_bits_of_the_cpu_kernels(codec: str) -> None:
     """Of each segment of k, and of their sum."""

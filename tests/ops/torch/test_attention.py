@@ -14,6 +14,7 @@ import pytest
 from headrace.ops.interface import Ops
 from headrace.ops.kv import AttentionShape, KVCodec
 from headrace.ops.reference import ReferenceOps
+from tests.computations import of_pairs
 from tests.ops.cpu import test_near as near
 from tests.ops.cpu import test_visibility as visibility
 from tests.ops.cpu.attention_cases import expected_ragged, new_cache, ragged, run
@@ -33,7 +34,7 @@ from headrace.ops import batch_checks  # noqa: E402
 from headrace.ops.torch import attention, kv_codecs  # noqa: E402
 from headrace.ops.torch import batch as on_batch  # noqa: E402
 from headrace.ops.torch.kv_pool import new_pool  # noqa: E402
-from headrace.ops.torch.matrices import on_device  # noqa: E402
+from headrace.ops.torch.transfer import staged  # noqa: E402
 from tests.ops.torch.bounds import of_attention  # noqa: E402
 from tests.ops.torch.on_host import threads, torch_ops  # noqa: E402
 
@@ -57,6 +58,7 @@ def ops() -> Ops:
     return torch_ops()
 
 
+@pytest.mark.computes("K and V", "torch", "bound", kinds=of_pairs(KV_CODECS))
 @pytest.mark.parametrize("codecs", KV_CODECS, ids=lambda codecs: "-".join(codecs))
 def test_agrees_with_the_reference(ops: Ops, codecs: tuple[KVCodec, KVCodec]) -> None:
     for index, shape in enumerate(SHAPES):
@@ -123,7 +125,7 @@ def test_a_step_copies_and_checks_once_for_layers_that_see_alike(
     ops.kv_write(rows, shape, kv, 1, batch)
     want = [ops.paged_attention(rows, each, kv, 1, batch, masks=masks) for each in (shape, wide)]
     copied, checked = [], []
-    monkeypatch.setattr(on_batch, "on_device", counted(on_device, copied))
+    monkeypatch.setattr(on_batch, "staged", counted(staged, copied))
     monkeypatch.setattr(batch_checks, "check_ids", counted(batch_checks.check_ids, checked))
     bound = ops.bind(batch, kv)
     of_each = []

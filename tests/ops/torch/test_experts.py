@@ -9,7 +9,7 @@ from headrace.ops.experts import Routing
 from headrace.ops.interface import Ops
 from headrace.ops.reference import ReferenceOps
 from headrace.ops.reference.arithmetic import round_bf16
-from tests.ops.cpu.cases import named, normal, whole_blocks
+from tests.ops.cpu.cases import CODECS, named, normal, whole_blocks
 from tests.ops.cpu.test_experts import (
     ROUTINGS,
     mlp_of,
@@ -26,6 +26,8 @@ from tests.ops.torch.on_host import torch_ops
 pytestmark = pytest.mark.torch
 
 REFERENCE = ReferenceOps()
+EXPERTS = ("F32", "BF16", "Q8_0", "Q4_K", "MXFP4")
+"""With all that experts may be; every kind is computed as most of them are."""
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +47,10 @@ def test_routes_have_the_bits_of_the_reference(ops: Ops) -> None:
                 assert np.array_equal(got.weights, want.weights, equal_nan=True)
 
 
+@pytest.mark.computes("experts", "torch", "bits", kinds=CODECS)
 @pytest.mark.parametrize("rest", [{}, {"weigh_input": True}, {"activation": "swiglu_clamped"}])
 def test_experts_have_the_bits_of_linear(ops: Ops, rest: dict[str, object]) -> None:
-    for codec in ("F32", "BF16", "Q8_0", "Q4_K", "MXFP4"):
+    for codec in EXPERTS if rest else CODECS:
         hidden, width = whole_blocks(codec, 72), whole_blocks(codec, 40)
         mlp = mlp_of(ops, codec, 5, hidden, width, **rest)
         apart = tuple(

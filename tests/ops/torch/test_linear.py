@@ -20,8 +20,9 @@ from headrace.weights.tensors.tensor import Tensor
 from tests.ops.cpu.cases import CODECS, F32, matrix, named, normal, vector, whole_blocks
 
 pytest.importorskip("torch", reason="the torch backend needs PyTorch")
+from headrace.ops.torch import TorchOps
 from tests.ops.torch.bounds import of_product
-from tests.ops.torch.on_host import threads, torch_ops
+from tests.ops.torch.on_host import DEVICE, OnHost, threads, torch_ops
 
 pytestmark = pytest.mark.torch
 
@@ -67,6 +68,8 @@ def operand(x: F32, codec: str) -> np.ndarray:
     return np.array([round_quantised(row, whole=codec in ROW_ROUNDED) for row in x])
 
 
+@pytest.mark.computes("products", "torch", "bound", kinds=ALL)
+@pytest.mark.computes("products", "reference", "bound", kinds=ALL)
 @pytest.mark.smoke
 @pytest.mark.parametrize("codec", ALL)
 def test_agrees_with_the_reference(ops: Ops, codec: str) -> None:
@@ -198,3 +201,29 @@ def test_what_does_not_fit_is_refused(ops: Ops) -> None:
         ops.head_linear(normal(1, 2, 64), ops.head_weight([matrix(1, 4, 64)]), kept=-1)
     with pytest.raises(ValueError, match="token id 9 is not in"):
         ops.embedding(ops.embedding_weight(matrix(1, 9, 64)), np.array([9], np.int32))
+
+
+@pytest.mark.parametrize("codec", ["F32", "BF16", "Q8_0", "Q4_K", "F8_E4M3"])
+def test_without_reproducible_a_library_has_all_rows_at_once(
+    codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within the bounds of the reference, as the tiles of the default are."""
+    import torch
+
+    out, rows, width = 40, 40, width_of(codec, 200)
+    tensor, x = stored(5, out, width, codec), normal(6, rows, width)
+    want = REFERENCE.linear(x, REFERENCE.linear_weight([tensor]))
+    limit = of_product(operand(x, codec), tensor.to_f32())
+    mm, counts = torch.mm, []
+
+    def counted(left: Any, *others: Any, **named: Any) -> Any:
+        counts.append(len(left))
+        return mm(left, *others, **named)
+
+    monkeypatch.setattr(torch, "mm", counted)
+    for reproducible, expected in ((True, [16, 16, 16]), (False, [40])):
+        ops: Any = OnHost(TorchOps(DEVICE, threads=1, kernels=False, reproducible=reproducible))
+        got = ops.linear(x, ops.linear_weight([tensor]))
+        assert (np.abs(got - want) <= limit).all()
+        assert DEVICE != "cpu" or counts == expected
+        counts.clear()

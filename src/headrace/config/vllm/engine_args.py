@@ -97,7 +97,6 @@ ENGINE_ARGS = table(
     without_effect("scheduler_delay_factor", "a request starts as soon as there is room for it"),
     without_effect("num_scheduler_steps", "each step is scheduled by itself"),
     without_effect("multi_step_stream_outputs", "each step is scheduled by itself"),
-    without_effect("async_scheduling", "each step is scheduled by itself"),
     without_effect("disable_async_output_proc", "each step is scheduled by itself"),
     without_effect("num_lookahead_slots", _DRAFTS),
     differs("stream_interval", "every token is sent when it is there", 1),

@@ -229,11 +229,11 @@ class KVCache:
         """Cover every token `request` has and so many drafts, or with a window those of the next
         step. False, with nothing changed, where no block is left.
         """
-        num_tokens = request.num_wanted + num_drafts
+        num_tokens = request.num_coming + num_drafts
         if num_tokens <= request.num_covered:
             return True
         lacking = sum(
-            self.lifetimes.lacking(group, len(table.blocks), request.num_computed, num_tokens)
+            self.lifetimes.lacking(group, len(table.blocks), request.num_begun, num_tokens)
             * group.num_tables
             for group, table in zip(self.groups, request.tables, strict=True)
         )
@@ -330,7 +330,7 @@ class KVCache:
         """Add what the tables lack; the caller made sure there are enough blocks."""
         for number, (group, table) in enumerate(zip(self.groups, request.tables, strict=True)):
             have = len(table.blocks)
-            lacking = self.lifetimes.lacking(group, have, request.num_computed, num_tokens)
+            lacking = self.lifetimes.lacking(group, have, request.num_begun, num_tokens)
             table.blocks += self._take(number, lacking)
         request.num_covered = min(len(table.blocks) for table in request.tables) * self.block_size
 

@@ -161,6 +161,17 @@ def needs_logits_processor(params: SamplingParams) -> bool:
     )
 
 
+def depends_on_tokens(params: SamplingParams) -> bool:
+    """Whether what may be drawn, or how, follows from which tokens came before, and not only from
+    how many."""
+    return bool(
+        params.grammar is not None
+        or params.thinking is not None
+        or acts(params, "penalties")
+        or any(len(word) > 1 for word in params.bad_words_token_ids)
+    )
+
+
 def _masks_after_thinking(params: SamplingParams) -> bool:
     """Whether ids are masked once the budget has ended the reasoning. What else says which ids
     may come might leave these alone."""

@@ -23,7 +23,14 @@ from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
 from headrace.engine.sampling.logits_processor import LogitsProcessor, needs_logits_processor
 from headrace.ops.interface import Array, Ops
-from headrace.ops.sampling_rows import Chain, SamplingRows, UnusableLogitsError
+from headrace.ops.sampling_rows import (
+    Chain,
+    DrawHandle,
+    LogprobQuery,
+    SamplingRows,
+    TopLogprobs,
+    UnusableLogitsError,
+)
 
 LOGPROB_FLOOR = -9999.0
 """OpenAI's figure for "very unlikely"; JSON has no infinity."""
@@ -76,14 +83,26 @@ PLAIN = LogitsProcessor(SamplingParams(), [], frozenset(), 0)
 
 
 class _Batch(NamedTuple):
-    """Rows to draw from. raw: the rows of `wanted`, in its order, before they were adjusted; None
-    where `logits` still are what the model said. wanted: rivals asked for, by row.
-    """
+    """Rows to draw from."""
 
     logits: Array
     raw: Array | None
+    """The rows of `wanted`, in its order, before they were adjusted; None where `logits` still are
+    the model's."""
     rows: SamplingRows
     wanted: dict[int, int]
+    """The number of rivals that are wanted, by row."""
+    edited: Sequence[tuple[int, LogitsProcessor]] = ()
+    """Rows that a request's own processor changed."""
+
+
+class SampleHandle(NamedTuple):
+    """Tokens that a device draws, of `places`."""
+
+    places: Sequence[DrawPosition]
+    drawing: DrawHandle
+    wanted: dict[int, int]
+    edited: Sequence[tuple[int, LogitsProcessor]]
 
 
 class Sampler:
@@ -104,6 +123,47 @@ class Sampler:
         The backend refuses a row without a distribution; then each row is tried alone. Every other
         error is a bug and is raised: as a request's error it would look like a broken model.
         """
+        batch = self._batch(logits, places)
+        draws = self._draws(batch)
+        self._say_why(draws, places, batch.edited)
+        if batch.rows.masks:
+            for row, place in enumerate(places):
+                if place.look is not None and place.look.verdict != "open":
+                    draws[row] = _verdict(place.look)
+        return draws
+
+    def begin(self, logits: Array, places: Sequence[DrawPosition]) -> SampleHandle:
+        """Begin what `sample` does, of places without a grammar. `read` waits for it."""
+        batch = self._batch(logits, places)
+        wanted = None
+        if batch.wanted:
+            raw = batch.raw
+            if raw is None:
+                raw = self._ops.take_rows(logits, _indices(batch.wanted))
+            most = min(max(batch.wanted.values()), self._num_tokens)
+            wanted = LogprobQuery(_indices(batch.wanted), raw, most)
+        drawing = self._ops.begin_draw(batch.logits, batch.rows, self._num_tokens, wanted)
+        return SampleHandle(places, drawing, batch.wanted, batch.edited)
+
+    def read(self, begun: SampleHandle) -> list[SampledToken]:
+        """The tokens of a draw, once it is done, when those before it are their requests'."""
+        drawn = begun.drawing.read()
+        logprobs: dict[int, TokenLogprob] = {}
+        if drawn.logprobs is not None:
+            chosen = drawn.token_ids[_indices(begun.wanted)]
+            entries = _entries(drawn.logprobs, chosen, list(begun.wanted.values()))
+            logprobs = dict(zip(begun.wanted, entries, strict=True))
+        draws = [
+            SampledToken(token_id, logprobs.get(row))
+            for row, token_id in enumerate(drawn.token_ids.tolist())
+        ]
+        for row, what in drawn.unusable.items():
+            draws[row] = _unusable(UnusableLogitsError(0, what))
+        self._say_why(draws, begun.places, begun.edited)
+        return draws
+
+    def _batch(self, logits: Array, places: Sequence[DrawPosition]) -> _Batch:
+        """The rows as the requests want them; `logits` are changed."""
         wanted = {
             row: place.request.params.logprobs
             for row, place in enumerate(places)
@@ -130,15 +190,19 @@ class Sampler:
         looks = [place.look for place in places]
         masks = tuple(None if look is None else look.bits for look in looks) if any(looks) else ()
         rows = self._rows_at(places, tuple(chains), masks)
-        draws = self._draws(_Batch(logits, raw, rows, wanted))
-        for row, processor, place in edited:
+        named = [(row, processor) for row, processor, _ in edited]
+        return _Batch(logits, raw, rows, wanted, named)
+
+    def _say_why(
+        self,
+        draws: list[SampledToken],
+        places: Sequence[DrawPosition],
+        edited: Sequence[tuple[int, LogitsProcessor]],
+    ) -> None:
+        """Name the fields of a request that leave it no token."""
+        for row, processor in edited:
             if draws[row].error is not None:
-                draws[row] = _masked_out(processor, place) or draws[row]
-        if masks:
-            for row, look in enumerate(looks):
-                if look is not None and look.verdict != "open":
-                    draws[row] = _verdict(look)
-        return draws
+                draws[row] = _masked_out(processor, places[row]) or draws[row]
 
     def rate(
         self, logits: Array, token_ids: Sequence[int], num_top_logprobs: int
@@ -258,18 +322,25 @@ class Sampler:
         """Of each row, how likely its chosen token was and so many of the likeliest."""
         most = min(max(num_top_logprobs), self._num_tokens)
         top = self._ops.top_logprobs(logits, chosen, most, self._num_tokens)
-        token_ids, ranks, ids = chosen.tolist(), top.rank.tolist(), top.ids.tolist()
-        own = np.maximum(top.chosen, LOGPROB_FLOOR).tolist()
-        values = np.maximum(top.values, LOGPROB_FLOOR).tolist()
-        return [
-            TokenLogprob(
-                token_id=token_ids[row],
-                logprob=own[row],
-                rank=ranks[row],
-                top=list(zip(ids[row][:count], values[row][:count], strict=True)),
-            )
-            for row, count in enumerate(num_top_logprobs)
-        ]
+        return _entries(top, chosen, num_top_logprobs)
+
+
+def _entries(
+    top: TopLogprobs, chosen: npt.NDArray[np.int32], num_top_logprobs: Sequence[int]
+) -> list[TokenLogprob]:
+    """Of each row, its own token's and so many of the likeliest."""
+    token_ids, ranks, ids = chosen.tolist(), top.rank.tolist(), top.ids.tolist()
+    own = np.maximum(top.chosen, LOGPROB_FLOOR).tolist()
+    values = np.maximum(top.values, LOGPROB_FLOOR).tolist()
+    return [
+        TokenLogprob(
+            token_id=token_ids[row],
+            logprob=own[row],
+            rank=ranks[row],
+            top=list(zip(ids[row][:count], values[row][:count], strict=True)),
+        )
+        for row, count in enumerate(num_top_logprobs)
+    ]
 
 
 def uniform(seed: int, choice: int, position: int) -> float:

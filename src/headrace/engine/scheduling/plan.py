@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from headrace.engine.drafts.proposer import NO_DRAFTS, Drafts
 from headrace.engine.kv.prefix_tree import Miss
 from headrace.engine.messages import FinishReason
-from headrace.engine.request import NO_POSITIONS, Request
+from headrace.engine.request import NO_POSITIONS, Request, State
 
 Preemption = Literal["blocks", "priority"]
 """Why one is preempted: a running request had to grow, or one that comes before it took its place.
@@ -81,6 +81,13 @@ class StepPlan(NamedTuple):
     limited_s: float = 0.0
     """Seconds that it is predicted to take, where a prompt got less of it for want of time; 0
     elsewhere."""
+
+    def without_ended(self) -> StepPlan:
+        """The plan without the rows of those that have ended since."""
+        rows = [row for row in self.rows if row.request.state is State.RUNNING]
+        if len(rows) == len(self.rows):
+            return self
+        return self._replace(rows=rows, num_tokens=sum(row.num_tokens for row in rows))
 
     @property
     def only_decodes(self) -> bool:

@@ -137,6 +137,28 @@ class Scheduler:
         request.state = State.WAITING
         self.waiting.add(request)
 
+    def can_plan_ahead(self) -> bool:
+        """Whether a step can be planned while one is in flight: nobody has to give back blocks or a
+        place for it, so that whoever has a row in flight runs still, or has ended."""
+        waiting, running = self.waiting, self.running
+        if waiting and running and waiting.head.priority < running[-1].priority:
+            return False
+        return all(self.kv.grow(request) for request in running if request.lag)
+
+    def begin(self, plan: StepPlan) -> None:
+        """A step is in flight: what it computes and gives counts from now on, and its tokens come
+        with `complete`."""
+        for row in plan.rows:
+            row.request.num_in_flight += row.num_tokens
+            row.request.num_due += row.samples
+
+    def take_back(self, plan: StepPlan) -> None:
+        """A step is in flight no more, whatever came of it: `begin` undone."""
+        for row in plan.rows:
+            if row.request.state is State.RUNNING:
+                row.request.num_in_flight -= row.num_tokens
+                row.request.num_due -= row.samples
+
     def schedule(self, now_s: float) -> StepPlan:
         """Plan a step. It has rows whenever anything runs or waits and does not sit out."""
         self.sitting_out = []
@@ -181,7 +203,7 @@ class Scheduler:
         take several steps to compute these.
         """
         first = far_behind[0]
-        if first.lag <= budget.room(first.num_computed):
+        if first.lag <= budget.room(first.num_begun):
             return far_behind
         passing = budget.of_passing()
         most = passing.num_tokens
@@ -197,7 +219,7 @@ class Scheduler:
 
     def _add_prompt(self, request: Request, budget: StepBudget) -> None:
         """Plan as much of what a request lacks as there is room for, if there is any."""
-        start, lag = request.num_computed, request.lag
+        start, lag = request.num_begun, request.lag
         budget.take_prompt(start, lag, self._rows.add(request, budget.room(start)))
 
     def complete(self, plan: StepPlan, given: Iterable[RowTokens], now_s: float) -> None:
@@ -272,6 +294,8 @@ class Scheduler:
         """Cover every token of what runs, preempting where blocks run out; how often that was."""
         num_preempted = 0
         for request in list(self.running):
+            if not request.lag:
+                continue
             while request.state is State.RUNNING and not self.kv.grow(request):
                 # Without windows whoever has to grow is not reserved: it is the victim at worst.
                 last = self.running[-1]
@@ -319,11 +343,11 @@ class Scheduler:
         budget = StepBudget(self._budget, self._limit)
         decoding = [other for other in self.running if other.lag == 1]
         budget.take(min(budget.num_tokens, len(decoding)))
-        context = sum(other.num_wanted for other in decoding)
+        context = sum(other.num_coming for other in decoding)
         budget.begin_prompts(StepLoad(decodes=len(decoding), context_tokens=context))
         for other in self.running:
             if other.lag > 1 and other.rank < request.rank:
-                start = other.num_computed
+                start = other.num_begun
                 count = self._rows.chunk(other, budget.room(start))
                 budget.take_prompt(start, other.lag, count)
         return budget.room(match.num_tokens)
@@ -446,6 +470,7 @@ class Scheduler:
             request.cache_miss = f"{match.miss.reason} at token {match.miss.token}"
 
     def _preempt(self, victim: Request, reason: Preemption) -> None:
+        assert not victim.num_in_flight, "its row in flight counts as computed"
         self._stop(victim, keep=True)
         victim.state = State.WAITING
         victim.num_preemptions += 1
@@ -457,6 +482,7 @@ class Scheduler:
     def _stop(self, request: Request, *, keep: bool) -> None:
         self.running.remove(request)
         self.kv.release(request, keep=keep)
+        request.num_in_flight = request.num_due = 0
         self._free_slots.append(request.slot)
         request.slot = -1
 

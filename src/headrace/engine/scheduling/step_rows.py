@@ -37,10 +37,10 @@ class StepRows:
         """
         count = self.chunk(request, budget)
         if count:
-            start = request.num_computed
+            start = request.num_begun
             scored = request.to_score(start, count)
             self.num_logits_left -= len(scored)
-            draws = count == request.lag and request.num_wanted < request.max_len
+            draws = count == request.lag and request.num_coming < request.max_len
             drafts = NO_DRAFTS
             if draws and drafts_too and self._drafter is not None:
                 drafts = self._drafts(self._drafter, request, budget - count)
@@ -74,7 +74,7 @@ class StepRows:
         if self._most_chunk is not None:
             count = min(count, self._most_chunk)
         if request.unscored > self.num_logits_left:
-            again = request.num_scored - request.num_computed
+            again = request.num_scored - request.num_begun
             count = min(count, again + self.num_logits_left)
         return count
 

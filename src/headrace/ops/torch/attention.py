@@ -103,16 +103,18 @@ def attend(
     terms: Terms,
     *,
     kernels: bool = False,
+    reproducible: bool = True,
 ) -> torch.Tensor:
     """Attention of every new token over what it sees: f32[N, output_width].
 
-    kernels: whether those in Triton compute it, where they can.
+    kernels: whether those in Triton compute it, where they can. reproducible: whether a token's
+    result is the same in every batch where they do not.
     """
     if not len(qkv):
         return qkv.new_empty((0, shape.output_width))
     group = shape.num_heads // shape.num_kv_heads
     tiles = batch.tiles(max(1, min(16, TILE_ROWS // group)))
-    run = _Run(qkv, shape, pool, place, batch, terms, tiles)
+    run = _Run(qkv, shape, pool, place, batch, terms, tiles, DEVICE_TILES if reproducible else 0)
     attended = run.by_kernel() if kernels else None
     if attended is None:
         spans = run.spans()
@@ -134,8 +136,11 @@ class _Run:
         batch: DeviceBatch,
         terms: Terms,
         tiles: DeviceTiles,
+        together: int,
     ) -> None:
+        """together: tiles whose products a device's library is handed at a time; 0: all."""
         device = qkv.device
+        self._together = together
         self._shape, self._pool, self._terms, self._tiles = shape, pool, terms, tiles
         self._batch, self._place = batch, place
         self._kv = pool.of(place)
@@ -196,7 +201,7 @@ class _Run:
         self._total = self._total * keep + tree_sum(p.sum(dim=0) if len(read) > 1 else p[0])
         self._mixed = self._mixed * keep[..., None]
         for share, (_, values, _) in zip(p, read, strict=True):
-            self._mixed = self._mixed + _products(share, values)
+            self._mixed = self._mixed + _products(share, values, self._together)
         self._highest = higher
 
     def _read(
@@ -219,7 +224,7 @@ class _Run:
     def _scores(self, keys: torch.Tensor, at: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """[T, kv_heads, rows * group, 64], -inf where a row does not see."""
         shape = self._shape
-        scores = _products(self._q, keys.transpose(2, 3)) * shape.scale
+        scores = _products(self._q, keys.transpose(2, 3), self._together) * shape.scale
         if shape.softcap:
             scores = shape.softcap * torch.tanh(scores / shape.softcap)
         if self._terms.slopes is not None:
@@ -305,15 +310,15 @@ def _spans(shape: AttentionShape, tiles: DeviceTiles) -> Spans:
     return Spans(opening // SPAN, last, np.stack([host_opening // SPAN, host_last]))
 
 
-def _products(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+def _products(left: torch.Tensor, right: torch.Tensor, together: int) -> torch.Tensor:
     """[T, heads, m, n] of [T, heads, m, k] and [T, heads, k, n].
 
     A processor's library multiplies each pair by itself. One of a device may choose by their
-    number how, so it always gets DEVICE_TILES tiles.
+    number how, so it always gets `together` tiles; 0: all there are.
     """
-    if left.device.type == "cpu":
+    if left.device.type == "cpu" or not together:
         return torch.bmm(left.flatten(0, 1), right.flatten(0, 1)).unflatten(0, left.shape[:2])
-    return products_of_tiles(left, right, DEVICE_TILES)
+    return products_of_tiles(left, right, together)
 
 
 def products_of_tiles(left: torch.Tensor, right: torch.Tensor, count: int) -> torch.Tensor:

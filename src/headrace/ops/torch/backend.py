@@ -34,7 +34,12 @@ from headrace.ops.kv import (
     LayerPlace,
     RaggedBatch,
 )
-from headrace.ops.sampling_rows import LogitsEdit, SamplingRows, TopLogprobs
+from headrace.ops.sampling_rows import (
+    LogitsEdit,
+    LogprobQuery,
+    SamplingRows,
+    TopLogprobs,
+)
 from headrace.ops.shared import check_factors, check_ids, check_rotation
 from headrace.ops.torch import attention, mixtures, rows, sampling
 from headrace.ops.torch import routing as routed
@@ -48,7 +53,7 @@ from headrace.ops.torch.checks import (
 )
 from headrace.ops.torch.device import fault_of
 from headrace.ops.torch.kv_pool import KVPool, new_pool
-from headrace.ops.torch.matrices import Matrix, on_device
+from headrace.ops.torch.matrices import Matrix
 from headrace.ops.torch.recording import (
     CudaTape,
     HostTape,
@@ -77,7 +82,13 @@ class TorchOps(TorchWeights):
     """While a step is recorded: its batch."""
     records = False
     """Whether steps may be recorded on a processor too, which tests do and saves no time there."""
+    overlaps = False
+    """Whether a processor passes for a device that computes beside the host, which tests do."""
     _graph_pool: Any = None
+
+    @property
+    def is_asynchronous(self) -> bool:
+        return self.overlaps or self.device.type == "cuda"
 
     def host(self, x: torch.Tensor) -> npt.NDArray[Any]:
         values: npt.NDArray[Any] = x.cpu().numpy()
@@ -145,7 +156,7 @@ class TorchOps(TorchWeights):
             if ids is step.host.logit_rows:
                 return step.logit_rows
         self._check_not_recorded("ids that are not of the batch")
-        return on_device(ids, self.device).long()
+        return staged(ids, self.device).long()
 
     def _check_not_recorded(self, what: str) -> None:
         """Raise NotRecordableError while a step is recorded, in which `what` would not change."""
@@ -345,7 +356,8 @@ class TorchOps(TorchWeights):
             self._check_not_recorded("masks")
         terms, bound = Terms(sinks, slopes, masks), self._device_batch(batch, kv)
         _check_once(bound, shape, kv.spec, place, masks)
-        return attention.attend(qkv, shape, kv.arrays, place, bound, terms, kernels=self.kernels)
+        modes = {"kernels": self.kernels, "reproducible": self.reproducible}
+        return attention.attend(qkv, shape, kv.arrays, place, bound, terms, **modes)
 
     def gated_activation(self, gate_up: F32, kind: Activation, *, limit: float = 0.0) -> F32:
         if gate_up.shape[1] % 2:
@@ -372,7 +384,7 @@ class TorchOps(TorchWeights):
                 f"{len(x)} rows of {x.shape[1]}"
             )
         self._check_not_recorded("factors")
-        x[:, :columns] *= on_device(factors, self.device)[:, None]
+        x[:, :columns] *= staged(factors, self.device)[:, None]
 
     def gate_heads(self, x: F32, gates: F32) -> None:
         count, heads = gates.shape
@@ -402,6 +414,15 @@ class TorchOps(TorchWeights):
 
     def adjust(self, logits: F32, adjustments: Sequence[LogitsEdit]) -> None:
         sampling.adjust(logits, adjustments)
+
+    def begin_draw(
+        self,
+        logits: F32,
+        rows: SamplingRows,
+        num_tokens: int,
+        wanted: LogprobQuery | None = None,
+    ) -> sampling.TorchDraw:
+        return sampling.begin(logits, rows, num_tokens, wanted)
 
     def sample(self, logits: F32, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.int32]:
         return sampling.sample(logits, rows, num_tokens)

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from headrace.ops.kv import RaggedBatch
-from headrace.ops.torch.matrices import on_device
+from headrace.ops.kv import FollowingBatch, RaggedBatch
 from headrace.ops.torch.transfer import staged
 
 Tables = tuple[torch.Tensor, ...]
@@ -63,6 +62,7 @@ class DeviceBatch:
                 f"fill the place of one of {self.host.num_tokens}, {len(self.buffer)} in all"
             )
         self.buffer.copy_(staged(packed, self.device), non_blocking=True)
+        _fill(self.token_ids, batch)
 
     def tiles(self, rows: int) -> DeviceTiles:
         """Its tokens in tiles of `rows`."""
@@ -86,7 +86,7 @@ class DeviceBatch:
         """The words of masks uint64[N, spans] on the device: int64[N, spans]."""
         # The array is kept with them, so that nothing else can have its id.
         made = self.once(
-            ("masks", id(masks)), lambda: (masks, on_device(masks.view(np.int64), self.device))
+            ("masks", id(masks)), lambda: (masks, staged(masks.view(np.int64), self.device))
         )
         return made[1]
 
@@ -112,6 +112,7 @@ class DeviceBatch:
         tables = tuple(
             part.view(table.shape) for part, table in zip(flat, batch.block_tables, strict=True)
         )
+        _fill(token_ids, batch)
         return cls(batch, buffer, token_ids, positions, requests, logit_rows, tables)
 
 
@@ -121,6 +122,15 @@ def _packed(batch: RaggedBatch) -> npt.NDArray[np.int64]:
     parts: list[npt.NDArray[Any]] = [batch.token_ids, batch.positions, requests, batch.logit_rows]
     parts += [table.reshape(-1) for table in batch.block_tables]
     return np.concatenate(parts, dtype=np.int64)
+
+
+def _fill(token_ids: torch.Tensor, batch: RaggedBatch) -> None:
+    """Put the ids that a step before it draws where the host does not know them."""
+    if not isinstance(batch, FollowingBatch):
+        return
+    drawn: Any = batch.drawing
+    rows = staged(batch.drawn_rows.astype(np.int64), token_ids.device)
+    token_ids.copy_(torch.where(rows >= 0, drawn.ids[rows.clamp(min=0)], token_ids))
 
 
 def _once(made: dict[Hashable, Any], key: Hashable, make: Callable[[], T]) -> T:
@@ -181,7 +191,7 @@ class DeviceTiles(NamedTuple):
             # Tiles hold all tokens in order, so the places that are filled are theirs in order.
             of_tokens = np.flatnonzero(tiles.filled)
             arrays = (tiles.tokens, of_tokens, tiles.requests)
-            tokens, places, requests = (on_device(array, device) for array in arrays)
+            tokens, places, requests = (staged(array, device) for array in arrays)
             return tiles, tokens, places, requests
 
         tiles, tokens, of_tokens, requests = batch.once_laid_out(("tiles", rows), laid_out)

@@ -42,6 +42,8 @@ class Matrix:
     """Values of a row that share one of `scales`."""
     kernels: bool = False
     """Whether kernels in Triton multiply it, where they can."""
+    reproducible: bool = True
+    """Whether a row's product by a library is the same in every batch."""
 
     @property
     def nbytes(self) -> int:
@@ -70,7 +72,7 @@ class Matrix:
 
             if products.takes(self):
                 return products.product(x, self)
-        tile = tile_rows(device)
+        tile = tile_rows(device, len(x), reproducible=self.reproducible)
         whole = padded(operand(x, self.codec.name), tile)
         out = torch.empty((len(whole), len(self.data)), dtype=torch.float32, device=device)
         if self.codec.name == "F32":
@@ -85,7 +87,13 @@ class Matrix:
         return out[: len(x)]
 
 
-def matrix_of(parts: Sequence[Tensor], device: torch.device, *, kernels: bool = False) -> Matrix:
+def matrix_of(
+    parts: Sequence[Tensor],
+    device: torch.device,
+    *,
+    kernels: bool = False,
+    reproducible: bool = True,
+) -> Matrix:
     """Matrices of one kind and width, one above the other, copied to the device part by part."""
     codec, width = parts[0].codec, parts[0].shape[1]
     data = torch.empty(
@@ -98,10 +106,11 @@ def matrix_of(parts: Sequence[Tensor], device: torch.device, *, kernels: bool = 
         start += part.shape[0]
     scaled = [part for part in parts if isinstance(part, ScaledTensor)]
     if not scaled:
-        return Matrix(codec, width, data, kernels=kernels)
+        return Matrix(codec, width, data, kernels=kernels, reproducible=reproducible)
     run = math.gcd(*(min(part.block[1], width) for part in scaled))
     scales = np.concatenate([_row_scales(part, run) for part in scaled])
-    return Matrix(codec, width, data, on_device(scales, device), run, kernels)
+    held = on_device(scales, device)
+    return Matrix(codec, width, data, held, run, kernels, reproducible)
 
 
 def _row_scales(part: ScaledTensor, run: int) -> npt.NDArray[np.float32]:

@@ -1,5 +1,7 @@
 """From logits to tokens on the device: only ids and the log probabilities asked for come back.
 
+A draw is begun, and read when the host needs it: on the way nothing waits for the device.
+
 Weights are float64 and then whole numbers of 2^-42, so that their sums are exact in any order and a
 row's token does not depend on the batch or the device; docs/kernels.md has the arithmetic.
 """
@@ -7,7 +9,7 @@ row's token does not depend on the batch or the device; docs/kernels.md has the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,17 +21,20 @@ from headrace.ops.adjustment import (
     check_edits,
     check_masks,
     check_parameters,
+    check_rivals,
     check_width,
 )
 from headrace.ops.sampling_rows import (
     Chain,
+    DrawResult,
     LogitsEdit,
+    LogprobQuery,
     Penalties,
     SamplingRows,
     TopLogprobs,
     UnusableLogitsError,
 )
-from headrace.ops.torch.matrices import on_device
+from headrace.ops.torch.transfer import HostCopy, staged
 
 ONE = float(1 << 42)
 """What the likeliest token's weight counts as; sums of 2^20 of them fit 63 bits."""
@@ -42,7 +47,7 @@ def adjust(logits: torch.Tensor, adjustments: Sequence[LogitsEdit]) -> None:
     for edit in adjustments:
         row = logits[edit.row]
         if len(edit.bias_ids):
-            row[_ids(edit.bias_ids, device)] += on_device(edit.bias, device)
+            row[_ids(edit.bias_ids, device)] += staged(edit.bias, device)
         if edit.allowed is not None:
             allowed = _ids(edit.allowed, device)
             kept = row[allowed]
@@ -54,33 +59,82 @@ def adjust(logits: torch.Tensor, adjustments: Sequence[LogitsEdit]) -> None:
             _penalise(row, edit.penalties)
 
 
-def sample(logits: torch.Tensor, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.int32]:
-    """One token id per row. ValueError for parameters, UnusableLogitsError for logits."""
+class TorchDraw:
+    """A draw on the device. ids: int64[R], each some token's."""
+
+    def __init__(self, ids: torch.Tensor, faults: torch.Tensor, logprobs: _Logprobs | None) -> None:
+        """faults: int32[R], of `_FAULTS`."""
+        self.ids = ids
+        self._landing = HostCopy([ids.int()[:, None], faults.int()[:, None]])
+        self._logprobs = logprobs
+
+    def read(self) -> DrawResult:
+        """Wait for it."""
+        ids, faults = (values[:, 0] for values in self._landing.read())
+        unusable = {row: _FAULTS[faults[row]] for row in np.flatnonzero(faults).tolist()}
+        if self._logprobs is None:
+            return DrawResult(ids, unusable)
+        rows, pending = self._logprobs
+        logprobs, raw_faults = pending.read()
+        for at in np.flatnonzero(raw_faults).tolist():
+            unusable.setdefault(int(rows[at]), _FAULTS[raw_faults[at]])
+        return DrawResult(ids, unusable, logprobs)
+
+
+_FAULTS = ("", "holds NaN or +inf", "is -inf everywhere: its mask allows no token")
+"""What is wrong with a row, by its number; 0 for nothing."""
+
+
+def begin(
+    logits: torch.Tensor,
+    rows: SamplingRows,
+    num_tokens: int,
+    wanted: LogprobQuery | None = None,
+) -> TorchDraw:
+    """Begin to draw a token id per row. ValueError for parameters."""
     width, device = logits.shape[-1], logits.device
     check_width(tuple(logits.shape), num_tokens)
     check_parameters(rows, len(logits))
     check_chains(rows, len(logits), width)
     check_masks(rows, len(logits), width)
-    if not len(logits):
-        return np.empty(0, np.int32)
+    logprobs = None
+    if wanted is not None and len(wanted.rows):
+        check_rivals(tuple(wanted.logits.shape), wanted.k, num_tokens)
     if rows.masks:
         logits = _masked(logits, rows.masks)
     scores = logits[:, :num_tokens]
-    _check_rows(scores)
+    faults = _faults(scores)
     drawn = rows.temperature != 0
     if rows.chains:
         scores = scores.clone()
         for index, chain in enumerate(rows.chains):
             if chain is not None:
                 drawn[index] |= "temperature" not in chain.stages
-                scores[index] = _chained(scores[index], rows, index, chain)
+                scores[index], fault = _chained(scores[index], rows, index, chain)
+                faults[index] = torch.where(faults[index] > 0, faults[index], fault)
     ids = scores.argmax(dim=1)  # the first of equal maxima
     at = np.flatnonzero(drawn)
     if len(at):
         plain = np.array([not rows.chains or rows.chains[row] is None for row in at])
-        ids[_ids(at, device)] = _drawn(scores[_ids(at, device)], rows, at, plain)
-    found: npt.NDArray[np.int32] = ids.int().cpu().numpy()
-    return found
+        places = _ids(at, device)
+        ids[places] = _drawn(scores[places], rows, at, plain)
+    if wanted is not None and len(wanted.rows):
+        own = ids[_ids(wanted.rows, device)]
+        pending = _PendingLogprobs(wanted.logits, own, wanted.k, num_tokens)
+        logprobs = _Logprobs(wanted.rows, pending)
+    return TorchDraw(ids, faults, logprobs)
+
+
+def sample(logits: torch.Tensor, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.int32]:
+    """One token id per row. ValueError for parameters, UnusableLogitsError for logits."""
+    if len(logits):
+        drawn = begin(logits, rows, num_tokens).read()
+        for row, what in drawn.unusable.items():
+            raise UnusableLogitsError(row, what)
+        return drawn.token_ids
+    check_width(tuple(logits.shape), num_tokens)
+    check_parameters(rows, 0)
+    return np.empty(0, np.int32)
 
 
 def _drawn(
@@ -95,20 +149,20 @@ def _drawn(
 
     def column(values: npt.NDArray[Any], otherwise: float, kind: Any) -> torch.Tensor:
         chosen = np.where(plain, values[at], otherwise).astype(kind)
-        return on_device(chosen, device)[:, None]
+        return staged(chosen, device)[:, None]
 
     weights = _weights(scores.double() / column(rows.temperature, 1.0, np.float64))
     if (rows.min_p[at] * plain).any():
         weights = torch.where(weights < column(rows.min_p, 0.0, np.float64), 0.0, weights)
     top_k = np.where(plain, rows.top_k[at], 0)
     if ((top_k > 0) & (top_k < scores.shape[1])).any():
-        weights = _largest(weights, on_device(top_k.astype(np.int64), device)[:, None])
+        weights = _largest(weights, staged(top_k.astype(np.int64), device)[:, None])
     counts = (weights * ONE).round().long()
     top_p = np.where(plain, rows.top_p[at], 1.0)
     if (top_p < 1).any():
-        counts = _likeliest(scores, counts, on_device(top_p.astype(np.float64), device)[:, None])
+        counts = _likeliest(scores, counts, staged(top_p.astype(np.float64), device)[:, None])
     sums = counts.cumsum(dim=1)
-    wanted = sums[:, -1:].double() * on_device(rows.uniform[at], device)[:, None]
+    wanted = sums[:, -1:].double() * staged(rows.uniform[at], device)[:, None]
     chosen = torch.searchsorted(sums.double(), wanted, right=True)[:, 0]
     # Rounding may carry the product up to the last sum; the last kept token is then meant.
     numbers = torch.arange(scores.shape[1], device=device)
@@ -139,9 +193,13 @@ def _likeliest(scores: torch.Tensor, counts: torch.Tensor, top_p: torch.Tensor) 
     return counts.masked_fill(torch.zeros_like(dropped).scatter(1, order.indices, dropped), 0)
 
 
-def _chained(scores: torch.Tensor, rows: SamplingRows, index: int, chain: Chain) -> torch.Tensor:
-    """The scores f32[V] that the stages of `chain` leave of a row, in their order."""
+def _chained(
+    scores: torch.Tensor, rows: SamplingRows, index: int, chain: Chain
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The scores f32[V] that the stages of `chain` leave of a row, in their order, and the fault of
+    the first stage that leaves no distribution: int32[]."""
     scores = scores.clone()
+    fault = torch.zeros((), dtype=torch.int32, device=scores.device)
     temperature, min_p = float(rows.temperature[index]), float(rows.min_p[index])
     top_k, top_p = int(rows.top_k[index]), float(rows.top_p[index])
     for stage in chain.stages:
@@ -159,8 +217,8 @@ def _chained(scores: torch.Tensor, rows: SamplingRows, index: int, chain: Chain)
             limit = torch.full((1, 1), top_p, dtype=torch.float64, device=scores.device)
             kept = _likeliest(scores[None], counts, limit)[0]
             scores = scores.masked_fill(kept == 0, -torch.inf)
-        _check_rows(scores[None], index)
-    return scores
+        fault = torch.where(fault > 0, fault, _faults(scores[None])[0])
+    return scores, fault
 
 
 def top_logprobs(
@@ -171,30 +229,54 @@ def top_logprobs(
     if not len(logits):
         none = np.empty((0, k), np.float32)
         return TopLogprobs(none[:, 0:0].ravel(), np.empty(0, np.int32), none.astype(np.int32), none)
-    scores = logits[:, :num_tokens]
-    _check_rows(scores)
-    wide = scores.double()
-    most = wide.amax(dim=1, keepdim=True)
-    total = (torch.exp(wide - most) * ONE).round().long().sum(dim=1, keepdim=True)
-    logprobs = wide - (most + torch.log(total.double() / ONE))
-    own = _ids(chosen, logits.device)[:, None]
-    score = scores.gather(1, own)
-    numbers = torch.arange(num_tokens, device=logits.device)
-    rank = 1 + ((scores > score) | ((scores == score) & (numbers < own))).sum(dim=1)
-    best = scores.sort(dim=1, descending=True, stable=True).indices[:, :k]
-    return TopLogprobs(
-        logprobs.gather(1, own)[:, 0].float().cpu().numpy(),
-        rank.int().cpu().numpy(),
-        best.int().cpu().numpy(),
-        logprobs.gather(1, best).float().cpu().numpy(),
-    )
+    pending = _PendingLogprobs(logits, _ids(chosen, logits.device), k, num_tokens)
+    logprobs, faults = pending.read()
+    for row in np.flatnonzero(faults).tolist():
+        raise UnusableLogitsError(row, _FAULTS[faults[row]])
+    return logprobs
+
+
+class _PendingLogprobs:
+    """Log softmax over ids below num_tokens, on the device, of ids int64[W] and the k largest."""
+
+    def __init__(self, logits: torch.Tensor, own: torch.Tensor, k: int, num_tokens: int) -> None:
+        scores, own = logits[:, :num_tokens], own[:, None]
+        wide = scores.double()
+        most = wide.amax(dim=1, keepdim=True)
+        total = (torch.exp(wide - most) * ONE).round().long().sum(dim=1, keepdim=True)
+        logprobs = wide - (most + torch.log(total.double() / ONE))
+        score = scores.gather(1, own)
+        numbers = torch.arange(num_tokens, device=logits.device)
+        rank = 1 + ((scores > score) | ((scores == score) & (numbers < own))).sum(dim=1)
+        best = scores.sort(dim=1, descending=True, stable=True).indices[:, :k]
+        self._landing = HostCopy(
+            [
+                logprobs.gather(1, own).float(),
+                rank.int()[:, None],
+                best.int(),
+                logprobs.gather(1, best).float(),
+                _faults(scores)[:, None],
+            ]
+        )
+
+    def read(self) -> tuple[TopLogprobs, npt.NDArray[np.int32]]:
+        """Wait for it; beside it the faults of rows, int32[W]."""
+        own, rank, best, values, faults = self._landing.read()
+        return TopLogprobs(own[:, 0], rank[:, 0], best, values), faults[:, 0]
+
+
+class _Logprobs(NamedTuple):
+    """Log probabilities of some rows of a draw."""
+
+    rows: npt.NDArray[np.int32]
+    pending: _PendingLogprobs
 
 
 def _penalise(scores: torch.Tensor, penalties: Penalties) -> None:
     """Penalise f32[n] in place; ids at n and above are of no token and are passed over."""
     within = penalties.ids < len(scores)
     ids = _ids(penalties.ids[within], scores.device)
-    counts = on_device(penalties.counts[within], scores.device)
+    counts = staged(penalties.counts[within], scores.device)
     values = scores[ids]
     if penalties.repetition != 1:
         by = penalties.repetition
@@ -212,7 +294,7 @@ def _masked(logits: torch.Tensor, masks: Sequence[npt.NDArray[np.uint32] | None]
     if not at:
         return masked
     words = np.stack([mask for mask in masks if mask is not None]).astype("<u4")
-    packed = on_device(words.view(np.uint8), logits.device)
+    packed = staged(words.view(np.uint8), logits.device)
     shifts = torch.arange(8, device=logits.device, dtype=torch.uint8)
     bits = ((packed[..., None] >> shifts) & 1).flatten(1)[:, :width]
     rows = _ids(np.array(at), logits.device)
@@ -220,21 +302,13 @@ def _masked(logits: torch.Tensor, masks: Sequence[npt.NDArray[np.uint32] | None]
     return masked
 
 
-def _check_rows(scores: torch.Tensor, first: int = 0) -> None:
-    """Raise UnusableLogitsError for the first row without a distribution; row 0 is `first`."""
+def _faults(scores: torch.Tensor) -> torch.Tensor:
+    """Of each row, what keeps it from being a distribution: int32[R], a number of `_FAULTS`."""
     wrong = scores.isnan().any(dim=1) | (scores == torch.inf).any(dim=1)
     empty = (scores == -torch.inf).all(dim=1)
-    bad = (wrong | empty).cpu().numpy()
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        what = (
-            "holds NaN or +inf"
-            if bool(wrong[row])
-            else ("is -inf everywhere: its mask allows no token")
-        )
-        raise UnusableLogitsError(first + row, what)
+    return torch.where(wrong, 1, torch.where(empty, 2, 0)).int()
 
 
 def _ids(ids: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
     """int64, to index with."""
-    return on_device(ids, device).long()
+    return staged(ids, device).long()

@@ -2,7 +2,8 @@
 
 Libraries choose the order of a sum by the shape of all they are given. Here a sum is halves added
 to halves, elementwise, so its order follows from its length alone; a product always takes as many
-rows, those that lack being zeros, so that it is the same product whatever the batch.
+rows, those that lack being zeros, so that it is the same product whatever the batch. Without
+`--reproducible` a library is handed all rows at once, and chooses.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ read (an H100 or H200 reaches both limits at 200 to 300 rows), so that decoding 
 bound by memory still, and prefill reads weights once for so many."""
 
 
-def tile_rows(device: torch.device) -> int:
-    """Rows of one product on a device."""
+def tile_rows(device: torch.device, count: int, *, reproducible: bool = True) -> int:
+    """Rows of one product on a device, of `count` in all."""
+    if not reproducible:
+        return max(1, count)
     return CPU_ROWS if device.type == "cpu" else DEVICE_ROWS
 
 

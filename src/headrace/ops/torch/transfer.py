@@ -14,15 +14,31 @@ import numpy.typing as npt
 import torch
 
 
+class HostCopy:
+    """Tensors [N, width_i] of values of 4 bytes on their way to this machine, by one copy."""
+
+    def __init__(self, arrays: Sequence[torch.Tensor]) -> None:
+        self._arrays = arrays
+        self._event: torch.cuda.Event | None = None
+        if arrays[0].device.type == "cpu":
+            return
+        joined = joined_rows(arrays)
+        self._landed = torch.empty(joined.shape, dtype=joined.dtype, pin_memory=True)
+        self._landed.copy_(joined, non_blocking=True)
+        self._event = torch.cuda.Event()
+        self._event.record(torch.cuda.current_stream(joined.device))
+
+    def read(self) -> list[npt.NDArray[Any]]:
+        """In NumPy, of their own types, once they have come."""
+        if self._event is None:
+            return [array.contiguous().numpy() for array in self._arrays]
+        self._event.synchronize()
+        return parted_rows(self._landed.numpy(), self._arrays)
+
+
 def rows_on_host(arrays: Sequence[torch.Tensor]) -> list[npt.NDArray[Any]]:
     """Tensors [N, width_i] of values of 4 bytes in NumPy, of their own types; by one copy."""
-    if arrays[0].device.type == "cpu":
-        return [array.contiguous().numpy() for array in arrays]
-    joined = joined_rows(arrays)
-    landed = torch.empty(joined.shape, dtype=joined.dtype, pin_memory=True)
-    landed.copy_(joined, non_blocking=True)
-    torch.cuda.current_stream(joined.device).synchronize()
-    return parted_rows(landed.numpy(), arrays)
+    return HostCopy(arrays).read()
 
 
 def joined_rows(arrays: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -67,17 +67,24 @@ class TorchWeights(Ops):
     name = "torch"
 
     def __init__(
-        self, device: str = "auto", threads: int | None = None, *, kernels: bool | None = None
+        self,
+        device: str = "auto",
+        threads: int | None = None,
+        *,
+        kernels: bool | None = None,
+        reproducible: bool = True,
     ) -> None:
         """device: "auto", "cpu", "cuda" or "cuda:N". threads: of torch in this process, on a
         processor; None leaves them as they are. kernels: whether those in Triton compute what they
-        can; None: on a CUDA device, where Triton is installed. Raises ConfigError for a device that
-        is not there.
+        can; None: on a CUDA device, where Triton is installed. reproducible: whether a row's result
+        is the same in every batch; else libraries are handed all rows at once. Raises ConfigError
+        for a device that is not there.
         """
         self.device = find_device(device)
         if kernels is None:
             kernels = self.device.type == "cuda" and find_spec("triton") is not None
         self.kernels = kernels
+        self.reproducible = reproducible
         self._tables = weakref.WeakKeyDictionary[Tensor, weakref.ref[Matrix]]()
         self.level = level_of(self.device)
         if threads is not None and self.device.type == "cpu":
@@ -123,7 +130,11 @@ class TorchWeights(Ops):
             table = known()
             if table is not None:
                 return table
-        return matrix_of(parts, self.device, kernels=self.kernels)
+        return self._copied(parts)
+
+    def _copied(self, parts: Sequence[Tensor]) -> Matrix:
+        kernels, reproducible = self.kernels, self.reproducible
+        return matrix_of(parts, self.device, kernels=kernels, reproducible=reproducible)
 
     def expert_weight(
         self,
@@ -134,7 +145,7 @@ class TorchWeights(Ops):
         codec, out, width = expert_shape(experts, bias)
         _check_width(experts[0][0])
         parts = [part for of_expert in experts for part in of_expert]
-        matrix = matrix_of(parts, self.device, kernels=self.kernels)
+        matrix = self._copied(parts)
         vectors = None
         if bias is not None:
             of_experts = [stacked_bias(*each) for each in zip(experts, bias, strict=True)]
