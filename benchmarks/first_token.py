@@ -12,7 +12,7 @@ back lets whoever comes after a pause pay for it, 0.2 to 1 s of system time for 
 median, least and most of each time, in seconds, and for headrace the phases of the load as both
 processes report them. Then the peak of memory of one more run of each, in whose times asking for it
 would show: all processes of a server together (Pss, so that shared pages count once, mapped files
-included).
+included), and what they have a second later, at rest.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import mmap
 import os
 import shlex
 import signal
@@ -42,15 +43,19 @@ POLL_S = 0.005
 MEMORY_POLL_S = 0.01
 LIMIT_S = 600.0
 END_S = 30.0
+SETTLE_S = 1.0
+"""From the first token until a server is at rest."""
 READ_BYTES = 1 << 24
 
 
 class Run(NamedTuple):
-    """Seconds from the command to readiness and to the first token's arrival; memory by then."""
+    """Seconds from the command to readiness and to the first token's arrival; memory by then, and
+    at rest after it."""
 
     ready_s: float
     first_token_s: float
     peak_bytes: int | None
+    idle_bytes: int | None
     phases_s: Mapping[str, float]
 
 
@@ -86,7 +91,9 @@ def _first_token(port: int) -> None:
 
 def touch(num_bytes: int) -> None:
     """Have the host back so much free memory, by a process that writes to it and ends."""
-    code = f"import mmap; m = mmap.mmap(-1, {num_bytes}); m[::4096] = bytes({num_bytes // 4096})"
+    pages = num_bytes // mmap.PAGESIZE
+    code = f"import mmap; m = mmap.mmap(-1, {pages * mmap.PAGESIZE}); "
+    code += f"m[:: mmap.PAGESIZE] = bytes({pages})"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -110,12 +117,16 @@ def measure(
             ready = time.perf_counter()
             _first_token(port)
             first = time.perf_counter()
+        if memory:
+            time.sleep(SETTLE_S)
         found: Mapping[str, float] = {}
         if phases and process.stdout is not None:
             told = json.loads(process.stdout.readline())
             server = {f"server: {name}": s for name, s in told["server_phases_s"].items()}
             found = {**told["phases_s"], **server}
-        return Run(ready - start, first - start, polled.most if memory else None, found)
+        peak = polled.most if memory else None
+        idle = proportional(process.pid) if memory else None
+        return Run(ready - start, first - start, peak, idle, found)
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(timeout=END_S)
@@ -134,11 +145,14 @@ def _summary(values: list[float]) -> str:
 
 
 def _lines(runs: Mapping[str, list[Run]]) -> Iterator[str]:
-    yield f"{'server':18} {'ready s':>20} {'first token s':>20} {'peak Pss GB':>11}"
+    yield f"{'server':18} {'ready s':>20} {'first token s':>20} {'peak Pss GB':>11} {'at rest':>7}"
     for name, them in runs.items():
         ready, first = ([run[i] for run in them if run.peak_bytes is None] for i in (0, 1))
         peak_gb = max(run.peak_bytes or 0 for run in them) / 1e9
-        yield f"{name:18} {_summary(ready):>20} {_summary(first):>20} {peak_gb:11.2f}"
+        idle_gb = max(run.idle_bytes or 0 for run in them) / 1e9
+        yield (
+            f"{name:18} {_summary(ready):>20} {_summary(first):>20} {peak_gb:11.2f} {idle_gb:7.2f}"
+        )
     for phase in runs["headrace"][0].phases_s:
         yield f"  {phase:18} {_summary([run.phases_s[phase] for run in runs['headrace']])}"
 

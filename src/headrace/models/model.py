@@ -152,8 +152,8 @@ class Model(ABC):
             if self.positions_name
             else None
         )
-        # The largest matrix of most models comes before the others: the pages of the file that it is
-        # packed from are in memory beside all that is packed by then.
+        # The largest matrix of most models comes before the others: the pages of the file that it
+        # is packed from are in memory beside all that is packed by then.
         self._head = loader.head(rows, hidden, tied=config.tied, bias=config.head_bias, table=name)
         self._head_elements = loader.packed_elements
         self.load_more(config, loader)
