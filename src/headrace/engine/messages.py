@@ -22,7 +22,7 @@ NO_TOKEN_LEFT = "no_token_left"
 
 
 class Start(msgspec.Struct, frozen=True):
-    """What an engine's process is to be: the first that it is told, on its stdin."""
+    """The beginning of an engine's process: what it is to be, the first that it is told."""
 
     config: msgspec.Raw
     """An EngineConfig, read once the log can say what is wrong with it."""

@@ -25,7 +25,7 @@ KEYS = frozenset({"HEADRACE_API_KEY", "HEADRACE_ADMIN_API_KEY"})
 """Variables of `ServerConfig`'s secrets: keys of clients are the server's alone."""
 
 ABANDONED_S = 5.0
-"""How long one that nobody needs may take to see that its link is closed."""
+"""How long one that is not needed may take to see that its link is closed."""
 
 
 class EngineProcess:

@@ -72,7 +72,7 @@ _CLASSES = {
 
 
 class Families(Mapping[str, "type[Model]"]):
-    """Every family by its `model_type`, imported when it is first asked for."""
+    """The families by their `model_type`, each imported when it is first asked for."""
 
     def __getitem__(self, model_type: str) -> type[Model]:
         module, _, name = _CLASSES[model_type].partition(":")
