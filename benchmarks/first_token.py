@@ -3,11 +3,16 @@
     python benchmarks/first_token.py                              # the embedded model
     python benchmarks/first_token.py MODEL --peer 'llama-server -m MODEL -np 1 --port {port}'
 
-Every run is a fresh process; the files are in the page cache (they are read once before). With a
-peer, any server with OpenAI's completions API, the two take turns: A B A B. Prints median, least
-and most of each time, in seconds, and for headrace the phases of the load as the engine reports
-them. Then the peak of memory of one more run of each, in whose times asking for it would show: all
-processes of a server together (Pss, so that shared pages count once, mapped files included).
+Every run is a fresh process; the files are in the page cache (they are read once before), and the
+modules' bytecode lies in a folder of the benchmark's own, as an installation has it: with
+PYTHONDONTWRITEBYTECODE in the environment every start would compile the sources, which took
+0.3 s. With a peer, any server with OpenAI's completions API, the two take turns: A B A B. --touch
+has so much memory touched and freed before every run: a virtual machine whose host takes free pages
+back lets whoever comes after a pause pay for it, 0.2 to 1 s of system time for a gigabyte. Prints
+median, least and most of each time, in seconds, and for headrace the phases of the load as both
+processes report them. Then the peak of memory of one more run of each, in whose times asking for it
+would show: all processes of a server together (Pss, so that shared pages count once, mapped files
+included), and what they have a second later, at rest.
 """
 
 from __future__ import annotations
@@ -15,12 +20,14 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import mmap
 import os
 import shlex
 import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -36,15 +43,19 @@ POLL_S = 0.005
 MEMORY_POLL_S = 0.01
 LIMIT_S = 600.0
 END_S = 30.0
+SETTLE_S = 1.0
+"""From the first token until a server is at rest."""
 READ_BYTES = 1 << 24
 
 
 class Run(NamedTuple):
-    """Seconds from the command to readiness and to the first token's arrival; memory by then."""
+    """Seconds from the command to readiness and to the first token's arrival; memory by then, and
+    at rest after it."""
 
     ready_s: float
     first_token_s: float
     peak_bytes: int | None
+    idle_bytes: int | None
     phases_s: Mapping[str, float]
 
 
@@ -78,14 +89,25 @@ def _first_token(port: int) -> None:
     raise RuntimeError("the stream ended without a token")
 
 
-def measure(command: list[str], *, phases: bool, memory: bool) -> Run:
+def touch(num_bytes: int) -> None:
+    """Have the host back so much free memory, by a process that writes to it and ends."""
+    pages = num_bytes // mmap.PAGESIZE
+    code = f"import mmap; m = mmap.mmap(-1, {pages * mmap.PAGESIZE}); "
+    code += f"m[:: mmap.PAGESIZE] = bytes({pages})"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def measure(
+    command: list[str], environment: Mapping[str, str], *, phases: bool, memory: bool
+) -> Run:
     """One fresh process, whose command has {port} in it: its times, or its memory too."""
     port = free_port()
     words = [word.replace("{port}", str(port)) for word in command]
     start = time.perf_counter()
     process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+        words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+        env=environment,
+    )  # fmt: skip
     try:
         with ExitStack() as stack:
             polled = Peak(process.pid, proportional, every_s=MEMORY_POLL_S)
@@ -95,10 +117,16 @@ def measure(command: list[str], *, phases: bool, memory: bool) -> Run:
             ready = time.perf_counter()
             _first_token(port)
             first = time.perf_counter()
+        if memory:
+            time.sleep(SETTLE_S)
         found: Mapping[str, float] = {}
         if phases and process.stdout is not None:
-            found = json.loads(process.stdout.readline())["phases_s"]
-        return Run(ready - start, first - start, polled.most if memory else None, found)
+            told = json.loads(process.stdout.readline())
+            server = {f"server: {name}": s for name, s in told["server_phases_s"].items()}
+            found = {**told["phases_s"], **server}
+        peak = polled.most if memory else None
+        idle = proportional(process.pid) if memory else None
+        return Run(ready - start, first - start, peak, idle, found)
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(timeout=END_S)
@@ -117,13 +145,16 @@ def _summary(values: list[float]) -> str:
 
 
 def _lines(runs: Mapping[str, list[Run]]) -> Iterator[str]:
-    yield f"{'server':14} {'ready s':>20} {'first token s':>20} {'peak Pss GB':>11}"
+    yield f"{'server':18} {'ready s':>20} {'first token s':>20} {'peak Pss GB':>11} {'at rest':>7}"
     for name, them in runs.items():
         ready, first = ([run[i] for run in them if run.peak_bytes is None] for i in (0, 1))
         peak_gb = max(run.peak_bytes or 0 for run in them) / 1e9
-        yield f"{name:14} {_summary(ready):>20} {_summary(first):>20} {peak_gb:11.2f}"
+        idle_gb = max(run.idle_bytes or 0 for run in them) / 1e9
+        yield (
+            f"{name:18} {_summary(ready):>20} {_summary(first):>20} {peak_gb:11.2f} {idle_gb:7.2f}"
+        )
     for phase in runs["headrace"][0].phases_s:
-        yield f"  {phase:12} {_summary([run.phases_s[phase] for run in runs['headrace']])}"
+        yield f"  {phase:18} {_summary([run.phases_s[phase] for run in runs['headrace']])}"
 
 
 def main() -> None:
@@ -132,6 +163,7 @@ def main() -> None:
     parser.add_argument("model", nargs="?", help="a file or folder; default: the embedded model")
     parser.add_argument("--peer", help="command of a server of the same model, with {port} in it")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--touch", type=float, default=0.0, help="GB of memory, before every run")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     if options.peer and not options.model:
@@ -145,11 +177,18 @@ def main() -> None:
     if options.peer:
         commands["peer"] = shlex.split(options.peer)
     runs: dict[str, list[Run]] = {name: [] for name in commands}
-    for number in range(options.runs + 1):
-        for name, command in commands.items():
-            runs[name].append(
-                measure(command, phases=name == "headrace", memory=number == options.runs)
-            )
+    with tempfile.TemporaryDirectory() as bytecode:
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": bytecode}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        measure(commands["headrace"], environment, phases=False, memory=False)
+        for number in range(options.runs + 1):
+            for name, command in commands.items():
+                if options.touch:
+                    touch(int(options.touch * 1e9))
+                is_last = number == options.runs
+                runs[name].append(
+                    measure(command, environment, phases=name == "headrace", memory=is_last)
+                )
     if options.json:
         result: dict[str, Any] = {
             name: [each._asdict() for each in of] for name, of in runs.items()

@@ -7,9 +7,12 @@
 // new). Which rows are computed together changes nothing: every row's sums are its own. Positions
 // outside the interval a token sees are left out of its sums, or have p = 0 where others of the item
 // see them and all that p meets is finite; those within it that its mask lacks have p = 0.
+//
+// The sums begin anew in each part of a long context, and are joined (attention_parts.h).
 
 #pragma once
 
+#include "attention_parts.h"
 #include "attention_rows.h"
 #include "attention_walk.h"
 #include "elementwise.h"
@@ -20,12 +23,12 @@
 namespace {
 
 static int64_t attention_scratch_bytes(int64_t rows, const KvLayer& kv) {
-  const int64_t values = rows * (padded(kv.head_dim) + padded(kv.value_dim) + 2 * kLanes);
+  const int64_t values = rows * (padded(kv.head_dim) + 2 * sums_width(kv));
   return values * static_cast<int64_t>(sizeof(float)) + kGroups * (made_k_bytes(kv) + made_v_bytes(kv));
 }
 
 // q of every row of a run, from row `first` on (rounded as K's codec has it, turned as K is), and empty sums,
-// or those of its head's sink: a score seen first, of a position without a value.
+// or those of its head's sink: a score seen first, in the first part, of a position without a value.
 template <class Way, class K>
 HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& item,
                                 const AttentionRun& run, int64_t first, const RowState& s) {
@@ -48,11 +51,13 @@ HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& ite
     for (int64_t i = 0; i < d; i += kLanes) {
       Products::store_q(q + i, K::rounded(load_n(from + i, d - i)), d - i);
     }
-    for (int64_t i = 0; i < width; i += kLanes) store(s.mixed + row * width + i, zero());
+    empty_sums(sums_of(s, row, width), width);
+    if (s.joined != nullptr) begin_sums(sums_at(s.joined + row * sums_width(a.kv), width));
     float* most = s.most + row * kLanes;
-    store(s.total + row * kLanes, zero());
-    if (a.sinks != nullptr) s.total[row * kLanes] = 1.0f;
-    most[0] = a.sinks != nullptr ? a.sinks[head] : -__builtin_inff();
+    if (a.sinks != nullptr && first_seen(a.sees, a.batch.positions[token]) >= item.begin) {
+      s.total[row * kLanes] = 1.0f;
+      most[0] = a.sinks[head];
+    }
     most[kSlope] = a.slopes != nullptr ? a.slopes[head] : 0.0f;
     __builtin_memcpy(most + kPosition, a.batch.positions + token, sizeof(int32_t));
     __builtin_memcpy(most + kToken, &token, sizeof token);
@@ -72,7 +77,9 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
   s.mixed = static_cast<float*>(scratch) + rows * padded(kv.head_dim);
   s.total = s.mixed + rows * width;
   s.most = s.total + rows * kLanes;
-  s.keys = reinterpret_cast<uint8_t*>(s.most + rows * kLanes);
+  float* const joined = s.most + rows * kLanes;
+  s.joined = item.sums == nullptr ? joined : nullptr;
+  s.keys = reinterpret_cast<uint8_t*>(joined + rows * sums_width(kv));
   s.values = s.keys + kGroups * made_k_bytes(kv);
   for (int64_t i = 0, row = 0; i < item.count; ++i) {
     const AttentionRun& run = item.runs[i];
@@ -84,16 +91,22 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
     }
     row += of_run;
   }
+  const int64_t each = sums_width(kv);
+  if (item.sums != nullptr) {
+    const int64_t known = int64_t{a.batch.positions[item.runs->end - 1]} + 1;
+    walk<Way>(a, item, s, {item.runs->request, 0, rows, item.begin,
+                           item.end < known ? item.end : known, known});
+    for (int64_t row = 0; row < rows; ++row) {
+      copy_sums(sums_of(s, row, width), sums_at(item.sums + row * each, width), width);
+    }
+    return;
+  }
   walk_runs<Way>(a, item, s, 0, item.count, 0, item.from);
 
   for (int64_t row = 0; row < rows; ++row) {
-    const F whole = splat(sum(load(s.total + row * kLanes)));
-    const int64_t head = item.head * a.group + item.q_begin + row % heads;
-    float* y = a.y + (token_of(s, row) * kv.heads * a.group + head) * kv.value_dim;
-    for (int64_t i = 0; i < kv.value_dim; i += kLanes) {
-      store_n(y + i, div(load(s.mixed + row * width + i), whole), kv.value_dim - i);
-    }
-    if (kv.v_rotated) rotate(y, kv.value_dim);
+    const RowSums all = sums_at(s.joined + row * each, width);
+    join_sums(all, sums_of(s, row, width), width);
+    write_row(a, token_of(s, row), item.head * a.group + item.q_begin + row % heads, all);
   }
 }
 

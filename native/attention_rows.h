@@ -20,8 +20,9 @@ namespace {
 
 // Scratch of an item, after each other: q [rows][head_dim] as its products take it, in room for
 // floats, then per row the sums of p * v [v_panels * 16], of p [16] and [16] of which four are
-// used: the maximum, the slope of its head, its position and its token (int32). Then K and V of a span
-// where they are decoded or latent.
+// used: the maximum, the slope of its head, its position and its token (int32). Then, of each row, such
+// sums over the parts of a long context that are done. Then K and V of a span where they are decoded or
+// latent.
 struct RowState {
   void* q;
   float* mixed;
@@ -29,6 +30,7 @@ struct RowState {
   float* most;
   uint8_t* keys;
   uint8_t* values;
+  float* joined;  // sums of parts that are done, of each row; null where an item is one part
 };
 constexpr int64_t kSlope = 1, kPosition = 2, kToken = 3;
 

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "attention_parts.h"
 #include "attention_rows.h"
 #include "attention_span.h"
 #include "kernels.h"
@@ -106,6 +107,9 @@ static void walk(const AttentionArgs& a, const AttentionItem& item, const RowSta
   find_groups(a, w.request, item.head, first / kSpan * kSpan, first, known, &next);
   int64_t seeing = 0;  // the first token that the span's start does not lie behind
   for (int64_t start = first / kSpan * kSpan; start < w.to; start += kSpan) {
+    if (start % kPart == 0 && s.joined != nullptr) {
+      end_part(a, item, s, w.row, w.rows, start);
+    }
     span = next;
     find_groups(a, w.request, item.head, start + kSpan, first, known, &next);
     while (position_at(seeing) < start) ++seeing;

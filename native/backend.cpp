@@ -24,8 +24,26 @@ constexpr int64_t kAttentionValues = kAttentionRows * 256;
 constexpr int64_t kLatentValues = 32 * 576;
 // Rows of an item that are worth unpacking values for, where threads would be idle otherwise.
 constexpr int64_t kLatentRows = 4;
+// Items of attention for each thread where all are alike: one that takes as long as more of them do is cut.
+constexpr int64_t kItemsPerThread = 4;
+// Rows of an item that is cut at most: a head's group or two of a token, or some drafts. With those of a
+// prompt there are items enough.
+constexpr int64_t kCutRows = 16;
 // Beyond any position.
 constexpr int64_t kAll = int64_t{1} << 62;
+
+// Products that an item takes, in those of a q head of a token with a position; its end is counted whole.
+int64_t attention_cost(const AttentionArgs& args, const AttentionItem& item) {
+  int64_t positions = 0;
+  for (int64_t i = 0; i < item.count; ++i) {
+    const AttentionRun& run = item.runs[i];
+    const int32_t* const at = args.batch.positions;
+    const int64_t first = std::max(item.begin, first_seen(args.sees, at[run.begin]));
+    const int64_t end = std::min<int64_t>(item.end, at[run.end - 1] + 1);
+    positions += (run.end - run.begin) * std::max<int64_t>(0, end - first);
+  }
+  return positions * (item.q_end - item.q_begin);
+}
 
 }  // namespace
 
@@ -267,8 +285,52 @@ void Backend::pack_runs(const AttentionArgs& args, int64_t tile) {
   }
 }
 
-// Items are a pack of tokens and a kv head. The longest go first, so that no thread is left alone with
-// one at the end.
+// Items that are more than a fair share of the work are cut into the parts of what they see: those of few
+// rows of one run, whose sums are little beside K and V. Which part is the first, in which a sink is seen,
+// is not known beforehand where a mask may hide one.
+void Backend::cut_items(const AttentionArgs& args) {
+  whole_items_.clear();
+  const auto opening = [&](const AttentionItem& item) {
+    return first_seen(args.sees, args.batch.positions[item.runs->begin]) / kPart * kPart;
+  };
+  const auto last = [&](const AttentionItem& item) {
+    return int64_t{args.batch.positions[item.runs->end - 1]};
+  };
+  const auto rows = [](const AttentionItem& item) {
+    return (item.runs->end - item.runs->begin) * (item.q_end - item.q_begin);
+  };
+  int64_t all = 0;
+  for (const AttentionItem& item : items_) all += attention_cost(args, item);
+  const int64_t share = all / (pool_.size() * kItemsPerThread);
+  const auto cut = std::stable_partition(items_.begin(), items_.end(), [&](const AttentionItem& item) {
+    return pool_.size() == 1 || item.count > 1 || (args.sinks != nullptr && args.sees.masks != nullptr) || rows(item) > kCutRows ||
+           attention_cost(args, item) <= share ||
+           last(item) < opening(item) + kPart;
+  });
+  whole_items_.assign(cut, items_.end());
+  items_.erase(cut, items_.end());
+  const int64_t each = kernels_.attention_sums_width(args.kv);
+  int64_t floats = 0;
+  for (AttentionItem& item : whole_items_) {
+    item.begin = opening(item);
+    floats += (last(item) / kPart + 1 - item.begin / kPart) * rows(item) * each;
+  }
+  float* sums = reinterpret_cast<float*>(part_sums_.at_least(floats * 4));
+  for (AttentionItem& item : whole_items_) {
+    item.sums = sums;
+    for (int64_t begin = item.begin; begin <= last(item); begin += kPart) {
+      AttentionItem part = item;
+      part.begin = begin;
+      part.end = begin + kPart;
+      part.sums = sums;
+      items_.push_back(part);
+      sums += rows(item) * each;
+    }
+  }
+}
+
+// Items are a pack of tokens and a kv head, or a part of one. The longest go first, so that no thread is
+// left alone with one at the end.
 void Backend::attention(const AttentionArgs& args) {
   const Session session(pool_);
   const BatchView& batch = args.batch;
@@ -290,21 +352,17 @@ void Backend::attention(const AttentionArgs& args) {
       }
     }
   }
-  const auto cost = [&](const AttentionItem& item) {
-    int64_t positions = 0;
-    for (int64_t i = 0; i < item.count; ++i) {
-      const AttentionRun& run = item.runs[i];
-      const int64_t opening = batch.positions[run.begin], last = batch.positions[run.end - 1];
-      positions += (run.end - run.begin) * (last + 1 - first_seen(args.sees, opening));
-    }
-    return positions * (item.q_end - item.q_begin);
-  };
+  cut_items(args);
   std::stable_sort(items_.begin(), items_.end(), [&](const auto& a, const auto& b) {
-    return cost(a) > cost(b);
+    return attention_cost(args, a) > attention_cost(args, b);
   });
   reserve_scratch(kernels_.attention_scratch_bytes(tile * heads, kv));
   pool_.for_each(static_cast<int64_t>(items_.size()), [&](int64_t item, int thread) {
     kernels_.attention(args, items_[static_cast<size_t>(item)], scratch(thread));
+  });
+  pool_.for_each(static_cast<int64_t>(whole_items_.size()), [&](int64_t item, int) {
+    const AttentionItem& whole = whole_items_[static_cast<size_t>(item)];
+    kernels_.join_parts(args, whole, whole.sums);
   });
 }
 

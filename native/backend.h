@@ -125,6 +125,7 @@ class Backend {
     int64_t first, count, from;
   };
   void pack_runs(const AttentionArgs& args, int64_t tile);
+  void cut_items(const AttentionArgs& args);
   int64_t latent_heads(const AttentionArgs& args, int64_t most_rows, int64_t tile, int64_t packs);
   void multiply_heads(const HeadsArgs& args, int64_t begin, int64_t end);
   void chosen_experts(const ExpertsArgs& args, int64_t begin, int64_t end);
@@ -152,6 +153,8 @@ class Backend {
   std::vector<AttentionRun> runs_;
   std::vector<Pack> packs_;
   std::vector<AttentionItem> items_;
+  std::vector<AttentionItem> whole_items_;  // of which items_ has the parts
+  Buffer part_sums_;
 
   // Of experts: pairs of a token and one of its experts, sorted by expert, stably.
   std::vector<int64_t> first_pair_;    // of each expert, and the end

@@ -267,7 +267,14 @@ struct AttentionRun {
   int64_t shared;
 };
 
-// Runs of different requests, seen by q heads [q_begin, q_end) of the group of a kv head.
+// Positions of a part of a long context; parts begin at multiples of it, which is one of kSpan. K and V of
+// one head of 128 are half a megabyte, some 50 us of a core: far more than handing a part to a thread and
+// joining its sums takes. Joining changes bits, so that all levels and shapes have the same.
+constexpr int64_t kPart = 1024;
+
+// Runs of different requests, seen by q heads [q_begin, q_end) of the group of a kv head. Where threads
+// have a part each of what a run sees, an item is positions [begin, end) of one part, and what its rows
+// sum up goes to `sums`, [rows][attention_sums_width]; elsewhere it is all positions.
 struct AttentionItem {
   const AttentionRun* runs;
   int64_t count;  // at least 1
@@ -275,6 +282,9 @@ struct AttentionItem {
   int64_t head;
   int64_t q_begin;
   int64_t q_end;
+  int64_t begin = 0;
+  int64_t end = int64_t{1} << 62;
+  float* sums = nullptr;
 };
 
 // One way to multiply: what it reads and the kernel.
@@ -324,6 +334,10 @@ struct Kernels {
   // `scratch` holds attention_scratch_bytes(rows, kv), rows = tokens of the item's runs * its q heads.
   void (*attention)(const AttentionArgs&, const AttentionItem&, void* scratch);
   int64_t (*attention_scratch_bytes)(int64_t rows, const KvLayer& kv);
+  // Floats of a row's sums over a part; and what the sums of all parts of an item come to, whose `begin` is
+  // that of the first part, [parts][rows][attention_sums_width].
+  int64_t (*attention_sums_width)(const KvLayer& kv);
+  void (*join_parts)(const AttentionArgs&, const AttentionItem&, float* sums);
   // Of a row of scores, a block being kRowBlock of them. `highest_of`: of each block, or null; where
   // given, blocks without a score above the bound are passed over.
   // Largest of x[0, n) and, in highest_of, of each block; NaN when any is NaN, and the rest unknown.

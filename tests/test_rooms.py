@@ -103,6 +103,27 @@ def test_importing_headrace_is_cheap_and_never_brings_torch() -> None:
 
 
 @pytest.mark.process
+@pytest.mark.parametrize(
+    ("modules", "absent"),
+    [
+        # Which family is run is known when the model is opened.
+        ("headrace.engine.load", "headrace.models.families."),
+        # The server's process computes nothing of a model.
+        (
+            "headrace.server.run, headrace.server.app, headrace.server.lifecycle.load",
+            "headrace.ops",
+        ),
+        # Launched before click is imported, or anything else.
+        ("headrace.engine.process.spawn", "msgspec"),
+    ],
+)
+def test_a_start_imports_no_more_than_it_needs(modules: str, absent: str) -> None:
+    code = f"import {modules}, sys; print([m for m in sys.modules if m.startswith({absent!r})])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.process
 def test_the_whole_product_imports_without_torch() -> None:
     names = [
         ".".join(("headrace", *path.relative_to(SOURCE).with_suffix("").parts))

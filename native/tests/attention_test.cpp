@@ -183,6 +183,28 @@ StoredTokens stored_tokens(const Case& c, const std::vector<float>& qkv, int64_t
   return of;
 }
 
+// What is summed up over a part of a long context; nothing is where `most` is that of no score.
+struct PartSums {
+  std::vector<float> mixed;
+  float most = -__builtin_inff();
+  float total[16] = {};
+};
+
+void join(const Kernels& kernels, PartSums& to, const PartSums& later) {
+  if (later.most == -__builtin_inff() && !to.mixed.empty()) return;
+  if (to.most == -__builtin_inff()) {
+    to = later;
+    return;
+  }
+  const float most = std::max(to.most, later.most);
+  const float before = exp_of(kernels, to.most - most), now = exp_of(kernels, later.most - most);
+  for (size_t i = 0; i < to.mixed.size(); ++i) {
+    to.mixed[i] = to.mixed[i] * before + later.mixed[i] * now;
+  }
+  for (int i = 0; i < 16; ++i) to.total[i] = to.total[i] * before + later.total[i] * now;
+  to.most = most;
+}
+
 // One head of one token at `position`, in the order of docs/kernels.md.
 void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& qkv,
               const StoredTokens& of, int64_t position, int64_t head, float scale, float* y) {
@@ -197,11 +219,22 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
   }
   if (c.rotates(c.k_kind)) q = rotated(q);
   for (float& x : q) x = k_pairs ? to_bf16(x) : x;
-  float most = c.sinks ? c.sink_of(head) : -__builtin_inff(), total[16] = {c.sinks ? 1.0f : 0.0f};
-  std::vector<float> mixed(static_cast<size_t>(c.values()));
+  // Of the parts before the one that is summed up, where there are any.
+  PartSums before, now_of{{}, c.sinks ? c.sink_of(head) : -__builtin_inff(), {}};
+  now_of.total[0] = c.sinks ? 1.0f : 0.0f;
+  now_of.mixed.resize(static_cast<size_t>(c.values()));
+  float& most = now_of.most;
+  float (&total)[16] = now_of.total;
+  std::vector<float>& mixed = now_of.mixed;
   const int64_t chunk_from = c.chunk == 0 ? 0 : position - position % c.chunk;
   const int64_t seen_from = std::max<int64_t>(chunk_from, position + 1 - c.window);
   for (int64_t start = seen_from / kSpan * kSpan; start <= position; start += kSpan) {
+    const bool only_sink = c.sinks && most == c.sink_of(head) && total[0] == 1.0f &&
+                           sum_of_lanes(total) == 1.0f && before.most == -__builtin_inff();
+    if (start % kPart == 0 && seen_from < start && !only_sink) {
+      join(kernels, before, now_of);
+      now_of = {std::vector<float>(mixed.size()), -__builtin_inff(), {}};
+    }
     // Positions [from, n) of the span are seen.
     const int64_t from = std::max<int64_t>(0, seen_from - start);
     const int64_t n = std::min(kSpan, position + 1 - start);
@@ -256,7 +289,9 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
       mixed[static_cast<size_t>(i)] = sum;
     }
   }
-  const float whole = sum_of_lanes(total);
+  join(kernels, before, now_of);
+  mixed = before.mixed;
+  const float whole = sum_of_lanes(before.total);
   for (float& v : mixed) v /= whole;
   if (c.rotates(c.v_kind)) mixed = rotated(mixed);
   std::copy(mixed.begin(), mixed.end(), y);
@@ -331,7 +366,8 @@ void check(const Kernels& kernels, Checks& checks, const Case& c) {
   for (const int threads : {1, 2}) {
     Backend backend(kernels, threads);
     for (const int64_t chunk : {c.tokens, int64_t{1}, int64_t{23}}) {
-      if (chunk == 1 && threads > 1) continue;
+      // Alone, a token of a long context is cut into parts that threads share.
+      if (chunk == 1 && threads > 1 && c.tokens <= kPart) continue;
       checks.equal(in_chunks(backend, c, qkv, scale, chunk), want,
                    c.name() + ", chunks of " + std::to_string(chunk));
     }
@@ -345,22 +381,24 @@ struct Sharer {
 constexpr Sharer kSharers[] = {{200, 1, 0},  {330, 1, 12}, {290, 3, 16}, {257, 1, 16}, {420, 4, 5},
                                {198, 40, 4}, {100, 2, 0},  {230, 1, 0},  {231, 1, 14}};
 
-// What is shared is read once, with the bits of each request alone.
-void check_shared(const Kernels& kernels, Checks& checks, const Case& c) {
-  constexpr int64_t kRequests = std::size(kSharers), kWidth = 32;
+// What is shared is read once, with the bits of each request alone; all is `longer` times as long.
+void check_shared(const Kernels& kernels, Checks& checks, const Case& c, int64_t longer = 1) {
+  constexpr int64_t kRequests = std::size(kSharers);
+  const int64_t width = 32 * longer;
   const int64_t heads = c.kv_heads * c.group;
   std::vector<int32_t> tables, near_tables, positions, start = {0};
   int32_t blocks = 0;
   int64_t spans = 0;
   for (const Sharer& r : kSharers) {
     const size_t row = tables.size();
-    for (int64_t i = 0; i < kWidth; ++i) {
-      tables.push_back(i < r.shared ? tables[row - kWidth + static_cast<size_t>(i)] : blocks++);
+    for (int64_t i = 0; i < width; ++i) {
+      const size_t before = row + static_cast<size_t>(i) - static_cast<size_t>(width);
+      tables.push_back(i < longer * r.shared ? tables[before] : blocks++);
       near_tables.push_back(blocks++);
     }
-    for (int64_t i = 0; i < r.now; ++i) positions.push_back(static_cast<int32_t>(r.before + i));
+    for (int64_t i = 0; i < r.now; ++i) positions.push_back(static_cast<int32_t>(longer * r.before + i));
     start.push_back(static_cast<int32_t>(positions.size()));
-    spans = std::max(spans, (r.before + r.now + kSpan - 1) / kSpan);
+    spans = std::max(spans, (longer * r.before + r.now + kSpan - 1) / kSpan);
   }
   const auto tokens = static_cast<int64_t>(positions.size());
   KvCache cache({KvPlace{0, 0, c.kv_heads, c.head_dim, c.values(), c.latent, c.k_kind, c.v_kind,
@@ -368,13 +406,13 @@ void check_shared(const Kernels& kernels, Checks& checks, const Case& c) {
   Backend backend(kernels, 2);
   Random random(7);
   for (int64_t r = 0; r < kRequests; ++r) {
-    const int64_t n = kSharers[r].before + kSharers[r].now;
+    const int64_t n = longer * kSharers[r].before + kSharers[r].now;
     std::vector<int32_t> at, request_of(static_cast<size_t>(n));
     for (int64_t i = 0; i < n; ++i) at.push_back(static_cast<int32_t>(i));
     const int32_t one[] = {0, static_cast<int32_t>(n)};
     const std::vector<float> rows = random.values(n * c.width(), 2.0f);
-    backend.kv_write({cache.layer(0), {at.data(), one, tables.data() + r * kWidth, kWidth, 1, n,
-                                       near_tables.data() + r * kWidth, kWidth},
+    backend.kv_write({cache.layer(0), {at.data(), one, tables.data() + r * width, width, 1, n,
+                                       near_tables.data() + r * width, width},
                       request_of.data(), rows.data(), c.width(), heads * c.head_dim,
                       c.latent ? 0 : c.value_column(0)});
   }
@@ -396,8 +434,8 @@ void check_shared(const Kernels& kernels, Checks& checks, const Case& c) {
     sees.masks = masks.data();
     sees.mask_spans = spans;
   }
-  const BatchView batch{positions.data(), start.data(), tables.data(), kWidth, kRequests, tokens,
-                        near_tables.data(), kWidth};
+  const BatchView batch{positions.data(), start.data(), tables.data(), width, kRequests, tokens,
+                        near_tables.data(), width};
   const std::vector<Neighbour> found = find_neighbours(batch, sees, 16);
   BatchView sharing = batch;
   sharing.neighbours = found.data();
@@ -452,6 +490,17 @@ void attention_suite(const Kernels& kernels, Checks& checks) {
     check_shared(kernels, checks, {2, 3, 18, 16, 0, bf16, f32, window, 0, 0, true});
     check_shared(kernels, checks, {2, 1, 18, 16, 0, bf16, bf16, window, 0, 128, false, false, true});
   }
+  // Contexts of several parts.
+  for (const bool extra : {false, true}) {
+    check(kernels, checks, {1, 2, 4, 64, 2 * kPart + 70, bf16, extra ? fp8 : bf16, 1 << 30, 0, 0, extra,
+                            extra, extra});
+    check(kernels, checks, {1, 1, 6, 16, 2 * kPart + 5, extra ? f32 : bf16, bf16, kPart + 100, 0, 0,
+                            extra});
+  }
+  check_shared(kernels, checks, {1, 2, 8, 16, 0, bf16, bf16, 1 << 30, 0, 0, true, false, true}, 6);
+  check_shared(kernels, checks, {2, 1, 6, 16, 0, bf16, fp8, kPart + 200}, 6);
+  check(kernels, checks, {1, 3, 8, 16, kPart + 90, bf16, bf16, 1 << 30, 0, 700, true});
+  check(kernels, checks, {1, 2, 16, 16, kPart + 90, bf16, bf16, 1 << 30, 0, 0, false, false, false, 8, true});
   for (size_t i = 0; i < kKinds; ++i) {
     const KvKind a = kKvKinds[i], b = kKvKinds[(i + 1) % kKinds];
     check(kernels, checks, {2, 2, 24, 16, 83, a, b, 1 << 30, 0, 0, false, false, false, 16});

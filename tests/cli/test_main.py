@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from headrace.__main__ import _engine_ahead
 from headrace.cli import main as main_module
 from headrace.cli.main import COMMANDS, cli
 from headrace.cli.options import collect, settings
 from headrace.config import EngineConfig, ServerConfig
 from tests import tiny
 from tests.tiny import write_tiny_gguf
+from tests.waiting import wait_until
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -40,7 +44,36 @@ def test_help_imports_no_command_and_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     heavy, commands = done.stdout.strip().splitlines()[-2:]
     assert heavy == "[]"
-    assert commands == "['headrace.cli.interrupt', 'headrace.cli.main']"
+    assert commands == "['headrace.cli.interrupt', 'headrace.cli.streams', 'headrace.cli.main']"
+
+
+@pytest.mark.parametrize(
+    "words", [["show", "serve"], ["serve", "--help"], ["serve", "m.gguf", "-h"], ["--version"], []]
+)
+def test_no_engine_is_launched_for_what_serves_nothing(words: list[str]) -> None:
+    assert _engine_ahead(words) is None
+
+
+@pytest.mark.process
+def test_an_engine_launched_ahead_ends_with_a_command_that_fails() -> None:
+    mark = f"headrace-test-{os.getpid()}"
+    command = [sys.executable, "-m", "headrace", "serve", "--no-such-flag"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, "HEADRACE_TEST_MARK": mark},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.count("--no-such-flag")) == (2, 1)
+    assert "Traceback" not in done.stderr
+
+    def left() -> list[Path]:
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with suppress(OSError):
+                if mark.encode() in path.read_bytes():
+                    found.append(path)
+        return found
+
+    wait_until(lambda: not left(), "the end of the engine's process")
 
 
 @pytest.mark.parametrize(

@@ -334,3 +334,19 @@ def test_progress_rises_to_the_total(reference: Ops, tied: bool) -> None:
     assert done == sorted(done)
     assert len(set(done)) > 10
     assert seen[-1] == (checkpoint.nbytes, checkpoint.nbytes)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_matrix_of_the_vocabulary_is_packed_first(tied: bool) -> None:
+    """Of what is largest the file's pages are in memory while little else is."""
+    shapes: list[tuple[int, ...]] = []
+
+    class Watched(ReferenceOps):
+        def linear_weight(self, parts: Any, *, bias: Any = None) -> Any:
+            shapes.append(parts[0].shape)
+            return super().linear_weight(parts, bias=bias)
+
+    checkpoint = tiny_checkpoint("llama", tied=tied)
+    model = load_model(checkpoint, Watched())
+    assert shapes[0][0] == model.vocab_size
+    assert len(shapes) > 4

@@ -134,10 +134,10 @@ def test_lines_of_the_engines_process(log_format: str) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         number = str(theirs.fileno())
-        arguments = ["--link-fd", number, "--started-s", "0", "--log-format", log_format]
+        arguments = ["--link-fd", number, "--started-s", "0"]
         done = subprocess.run(
             [sys.executable, "-m", "headrace.engine.process", *arguments],
-            input=b'{"model": 7}',
+            input=json.dumps({"config": {"model": 7}, "log_format": log_format}).encode(),
             capture_output=True,
             pass_fds=(theirs.fileno(),),
             check=False,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 from headrace.cli.interrupt import INTERRUPTED, leave_quietly, raise_again
+from headrace.cli.streams import fill_standard_streams
 
 
 class CommandEntry(NamedTuple):
@@ -139,20 +140,6 @@ def cli() -> None:
     """
 
 
-def _fill_standard_streams() -> None:
-    """Give every standard stream that is closed /dev/null, so that no socket gets its number."""
-    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
-        try:
-            os.fstat(number)
-        except OSError:
-            opened = os.open(os.devnull, os.O_RDWR)
-            if opened != number:
-                os.dup2(opened, number)
-                os.close(opened)
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
-
-
 def _is_of_interrupt(error: BaseException) -> bool:
     """Whether it came while Ctrl-C was handled: a second one may interrupt the closing of an event
     loop, which then says that it cannot be closed."""
@@ -164,17 +151,20 @@ def _is_of_interrupt(error: BaseException) -> bool:
     return False
 
 
-def main() -> None:
-    """The console script: errors and warnings for people are one line, without a traceback."""
+def main(begun: object = None) -> None:
+    """The console script: errors and warnings for people are one line, without a traceback.
+
+    begun: what was begun for the command before click was there, as `ctx.find_object` gives it.
+    """
     leave_quietly()
     import warnings
 
     from headrace.errors import HeadraceError
 
-    _fill_standard_streams()
+    fill_standard_streams()
     warnings.formatwarning = lambda message, *_args, **_kwargs: f"headrace: {message}\n"
     try:
-        cli(prog_name="headrace")
+        cli(prog_name="headrace", obj=begun)
     except HeadraceError as error:
         from headrace.cli.visible import visible
 

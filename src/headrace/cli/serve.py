@@ -8,6 +8,7 @@ import msgspec
 from headrace.cli.options import CONFIGS, collect, settings
 from headrace.cli.sections import SectionedCommand
 from headrace.config import EngineConfig, ServerConfig
+from headrace.engine.process.spawn import EngineProcess
 
 
 @click.command(cls=SectionedCommand)
@@ -38,6 +39,10 @@ def serve(ctx: click.Context, /, model: str | None, as_json: bool, **_settings: 
     engine, name = obtain(engine)
     if name is not None and not server.served_model_name:
         server = msgspec.structs.replace(server, served_model_name=(name,))
+    process = ctx.find_object(EngineProcess)
+    if process is not None:
+        # Before the server's own imports: from here on both processes work.
+        process.configure(engine, server.log_format)
     from headrace.server.run import serve as run_server
 
-    ctx.exit(run_server(engine, server, as_json=as_json))
+    ctx.exit(run_server(engine, server, as_json=as_json, process=process))

@@ -257,6 +257,8 @@ class EngineCore:
         step computes, which may take seconds, with those that left the queue for the first time.
         """
         outputs = self._advance(on_started)
+        # Behind the step: an engine that comes to rest has it done before the next request does.
+        self._populate_ahead()
         self._deadlines.sweep(len(self._requests))
         if outputs and not self._requests:
             self._audit()
@@ -277,7 +279,6 @@ class EngineCore:
         if not self._requests:
             return outputs
         plan = self.scheduler.schedule(started_s)
-        self._populate_ahead()
         self._runner.copy(plan.copies)
         if plan.started and on_started is not None:
             on_started([started(request) for request in plan.started])

@@ -1,5 +1,6 @@
 """What a client and an engine core say to each other: msgpack on the wire, as it is in process.
 
+To the process, before anything else: Start, as JSON.
 Client to core: Submit, Cancel, Ping, ResetPrefixCache, Shutdown.
 Core to client: Loading, Ready, Started, Output, Stats, Pong, PrefixCacheReset, Failed.
 Every Submit is answered by one or more Outputs, the last of which has a finish_reason; a Cancel is
@@ -18,6 +19,14 @@ FinishReason = Literal["stop", "length", "timeout", "abort", "error"]
 
 NO_TOKEN_LEFT = "no_token_left"
 """The code of a request whose own masks leave no token to come."""
+
+
+class Start(msgspec.Struct, frozen=True):
+    """The beginning of an engine's process: what it is to be, the first that it is told."""
+
+    config: msgspec.Raw
+    """An EngineConfig, read once the log can say what is wrong with it."""
+    log_format: Literal["text", "json"]
 
 
 class Submit(msgspec.Struct, frozen=True, tag=True):

@@ -152,13 +152,15 @@ class Model(ABC):
             if self.positions_name
             else None
         )
+        # The largest matrix of most models comes before the others: the pages of the file that it
+        # is packed from are in memory beside all that is packed by then.
+        self._head = loader.head(rows, hidden, tied=config.tied, bias=config.head_bias, table=name)
+        self._head_elements = loader.packed_elements
         self.load_more(config, loader)
         self._layers = [self.layer_type(config, loader, i) for i in range(config.num_layers)]
-        self._layer_elements = loader.packed_elements
+        self._layer_elements = loader.packed_elements - self._head_elements
         self._expert_cost = _expert_cost(config, loader)
         self._norm = loader.norm(self.final_norm_name, hidden, config.norm_eps, config.norm)
-        self._head = loader.head(rows, hidden, tied=config.tied, bias=config.head_bias, table=name)
-        self._head_elements = loader.packed_elements - self._layer_elements
 
         self.vocab_size = rows
         self.weight_codec = loader.dominant_codec

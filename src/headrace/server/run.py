@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     import ssl
 
     from headrace.engine.messages import Loading
+    from headrace.engine.process.client import EngineClient
+    from headrace.engine.process.spawn import EngineProcess
     from headrace.engine.process.supervisor import SupervisedEngine
     from headrace.engine.process.supervisor_events import Event
     from headrace.http.server import HttpServer
@@ -51,21 +53,34 @@ INTERRUPTED = 130
 
 
 def serve(
-    engine_config: EngineConfig, server_config: ServerConfig, *, as_json: bool = False
+    engine_config: EngineConfig,
+    server_config: ServerConfig,
+    *,
+    as_json: bool = False,
+    process: EngineProcess | None = None,
 ) -> int:
     """Serve until a signal comes; the exit code is 0 then, or 130 for a SIGINT in the first moment.
 
+    process: that of the first engine, where it was launched before; it has ended afterwards.
     Prints one line once the model can be used: for people, or as JSON. Raises HeadraceError when
     the model cannot be loaded or the address cannot be listened on.
     """
     try:
-        _run(engine_config, server_config, as_json)
+        _run(engine_config, server_config, as_json, process)
     except KeyboardInterrupt:  # before the loop took the signal over
         return INTERRUPTED
+    finally:
+        if process is not None:
+            process.abandon()
     return 0
 
 
-def _run(engine_config: EngineConfig, server_config: ServerConfig, as_json: bool) -> None:
+def _run(
+    engine_config: EngineConfig,
+    server_config: ServerConfig,
+    as_json: bool,
+    process: EngineProcess | None,
+) -> None:
     started_s = time.perf_counter()
     configure_logging(server_config.log_level, server_config.log_format, sys.stderr)
     require_tracing(server_config.otlp_traces_endpoint)
@@ -81,7 +96,10 @@ def _run(engine_config: EngineConfig, server_config: ServerConfig, as_json: bool
         import uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(engine_config, server_config, listener, tls, started_s, as_json))
+            serving = _serve(
+                engine_config, server_config, listener, tls, started_s, as_json, process
+            )
+            runner.run(serving)
 
 
 async def _serve(
@@ -91,6 +109,7 @@ async def _serve(
     tls: ssl.SSLContext | None,
     started_s: float,
     as_json: bool,
+    process: EngineProcess | None,
 ) -> None:
     with signals() as heard:
         from headrace.server.responses_store.store import ResponsesStore
@@ -98,7 +117,7 @@ async def _serve(
         # Before anything is started that would have to be ended: a file may be damaged.
         store = ResponsesStore(server_config, time.time)
         progress = _Progress(LoadingLine(sys.stderr))
-        engine_task = await _spawned_engine(engine_config, server_config, progress)
+        engine_task = await _spawned_engine(engine_config, server_config, progress, process)
         side = _http_side(engine_config, server_config, listener, tls, store)
         state = progress.state = side.state
         text_task = asyncio.ensure_future(
@@ -161,16 +180,29 @@ class _Progress:
 
 
 async def _spawned_engine(
-    engine_config: EngineConfig, server_config: ServerConfig, progress: _Progress
+    engine_config: EngineConfig,
+    server_config: ServerConfig,
+    progress: _Progress,
+    process: EngineProcess | None,
 ) -> asyncio.Future[SupervisedEngine]:
     """The start of an engine, the process of which is there."""
+    from headrace.engine.process.client import EngineClient
     from headrace.engine.process.supervisor import SupervisedEngine
     from headrace.engine.process.supervisor_events import Supervision
+
+    launched = iter(() if process is None else (process,))
+
+    async def launch(
+        config: EngineConfig, *, on_loading: Callable[[Loading], None] | None = None
+    ) -> EngineClient:
+        process = next(launched, None)
+        return await EngineClient.start(config, on_loading=on_loading, process=process)
 
     supervision = Supervision(
         max_restarts=server_config.max_engine_restarts,
         stall_timeout_s=server_config.engine_stall_timeout,
         on_event=progress.happened,
+        launch=launch,
     )
     task = asyncio.ensure_future(
         SupervisedEngine.start(engine_config, supervision, on_loading=progress.tell)
@@ -227,7 +259,11 @@ def _http_side(
 def _load_text(engine_config: EngineConfig, server_config: ServerConfig) -> TextSide:
     from headrace.server.lifecycle.load import load_text
 
-    return load_text(engine_config, server_config)
+    try:
+        return load_text(engine_config, server_config)
+    finally:
+        gc.freeze()
+        gc.enable()  # it is off while there is nothing to collect
 
 
 def _compile_template(text: TextSide) -> None:

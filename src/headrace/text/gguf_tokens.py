@@ -90,6 +90,8 @@ def check_tokens(tokens: Sequence[str], kinds: Sequence[int]) -> None:
         )
     if len(set(tokens)) < len(tokens):
         _refuse_equal(tokens)
+    if max(map(len, tokens)) <= MAX_PIECE_CHARS:
+        return
     for index, token in enumerate(tokens):
         if len(token) > MAX_PIECE_CHARS and kinds[index] in LITERAL_KINDS:
             raise CheckpointError(

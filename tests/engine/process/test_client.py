@@ -14,6 +14,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from headrace.config.flags import flags_of
+from headrace.config.server_settings import ServerConfig
 from headrace.config.settings import EngineConfig
 from headrace.engine.messages import Cancel, Output, Ping, Pong, Submit
 from headrace.engine.params import SamplingParams
@@ -21,6 +23,7 @@ from headrace.engine.process import client as client_module
 from headrace.engine.process import wire
 from headrace.engine.process.client import EngineClient
 from headrace.engine.process.output_buffer import OutputBuffer
+from headrace.engine.process.spawn import KEYS, EngineProcess
 from headrace.errors import EngineDeadError, HeadraceError, RequestError
 from headrace.structured.grammar import Grammar
 from tests.tiny import write_tiny_gguf
@@ -338,3 +341,30 @@ async def test_a_grammar_holds_in_the_engines_process_and_a_bad_one_ends_alone(
     assert (outputs[-1].finish_reason, outputs[-1].ends_with_text) == ("stop", True)
     assert refused[-1].finish_reason == "error" and "unknown" in str(refused[-1].error)
     assert len(free) == 8
+
+
+def test_every_secret_of_the_server_is_kept_from_the_engine() -> None:
+    secrets = {flag.env for flag in flags_of(ServerConfig) if flag.secret}
+    assert secrets == KEYS
+
+
+async def test_a_process_launched_ahead_serves_what_it_is_told(model: Path) -> None:
+    process = EngineProcess.launch()
+    client = await EngineClient.start(config_of(model), process=process)
+    assert client.pid == process.process.pid
+    assert len(await read(client, request("ahead"))) == 8
+    process.abandon()
+    assert client.alive, "it is the client's"
+    with pytest.raises(ValueError, match="somebody else"):
+        process.take_link()
+    await client.close()
+
+
+@pytest.mark.parametrize("configured", [False, True])
+def test_a_process_that_nobody_needs_ends(model: Path, *, configured: bool) -> None:
+    process = EngineProcess.launch()
+    if configured:
+        process.configure(config_of(model), "text")
+    process.abandon()
+    assert process.process.returncode == 0
+    process.abandon()

@@ -11,7 +11,7 @@ from headrace.ops.cpu import CpuOps
 from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCodec
 from headrace.ops.reference import ReferenceOps
 from tests.computations import of_pairs
-from tests.ops.cpu.attention_cases import bound, expected_ragged, new_cache, ragged, run
+from tests.ops.cpu.attention_cases import bound, expected_ragged, new_cache, ragged, run, write
 from tests.ops.cpu.cases import (
     KV_CODECS,
     LEVELS,
@@ -190,3 +190,27 @@ def test_empty_requests_and_empty_batches() -> None:
     got = run(ops, shape, kv, requests)
     assert got.shape == (3, 16)
     assert run(ops, shape, kv, requests[:1]).shape == (0, 16)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_parts_of_a_long_context_are_the_same_for_any_number_of_threads(level: str) -> None:
+    """Whose first is decoded alone, so that threads without a head take parts."""
+    shape, length = shape_of(1, 4, 16), 2150
+    (table,) = shuffled_blocks(1, [length], 16)
+    got = []
+    for threads in (1, 2, 7):
+        ops = CpuOps(level, threads)
+        kv = new_cache(ops, shape, len(table), 16, "bf16", "bf16")
+        write(ops, shape, kv, [Request(0, 0, length - 4, table)])
+        alone = [run(ops, shape, kv, [Request(0, length - 4 + i, 1, table)]) for i in range(4)]
+        got.append(np.concatenate(alone))
+        together = run(ops, shape, kv, [Request(0, length - 4, 4, table)])
+        assert np.array_equal(together, got[-1])
+    assert np.array_equal(got[1], got[0])
+    assert np.array_equal(got[2], got[0])
+    reference = ReferenceOps()
+    kv = new_cache(reference, shape, len(table), 16, "bf16", "bf16")
+    write(reference, shape, kv, [Request(0, 0, length - 4, table)])
+    exact = run(reference, shape, kv, [Request(0, length - 4, 4, table)])
+    rows = normal(1, length, row_width(shape))
+    assert np.abs(got[0] - exact).max() <= bound(shape, rows, ("bf16", "bf16"), level)

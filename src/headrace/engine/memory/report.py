@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from headrace.engine.messages import EngineInfo
-from headrace.ops.placement import ALL_LAYERS
 
 MIB = 1 << 20
 
@@ -44,6 +43,8 @@ def memory_report(info: EngineInfo) -> list[str]:
         )
     if info.cpu_expert_layers:
         which = "all layers"
+        from headrace.ops.placement import ALL_LAYERS  # with it come all operations
+
         if info.cpu_expert_layers < ALL_LAYERS:
             which = f"the first {info.cpu_expert_layers} layers"
         lines.append(f"experts of {which} are computed on the CPU, the rest on {info.cpu_level}")

@@ -1,6 +1,7 @@
 """The engine in a process of its own: `python -m headrace.engine.process --link-fd N`.
 
-The config comes as JSON on stdin; everything else goes over the inherited socket N as frames of
+What to be (`messages.Start`) comes as JSON on stdin, and what every engine needs is imported while
+it is waited for; everything else goes over the inherited socket N as frames of
 `wire`. A thread reads the socket; the main thread runs the loop: take what has come, do one step,
 send what it gave, and block when there is nothing to do. The end of the link is the end of the
 process: whoever could be answered is gone. SIGINT is ignored (the parent decides), SIGTERM ends.
@@ -36,6 +37,7 @@ from headrace.engine.messages import (
     Ready,
     ResetPrefixCache,
     Shutdown,
+    Start,
     Submit,
 )
 from headrace.engine.process import wire
@@ -135,15 +137,20 @@ def main() -> int:
     """Load, say Ready, serve until told to stop; the exit code, 1 where something went wrong."""
     begun_s = time.monotonic()  # numpy and the kernels are still to be imported
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What loading makes stays, and there is much of it: looking through it finds nothing.
+    gc.disable()
     arguments = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
-    as_json = arguments.get("--log-format") == "json"
-    configure_logging("warning", "json" if as_json else "text", sys.stderr)
     link = Link(socket.socket(fileno=int(arguments["--link-fd"])))
     started_s = float(arguments["--started-s"])
     try:
-        config = msgspec.json.decode(sys.stdin.buffer.read(), type=EngineConfig)
         from headrace.engine.load import load_engine
 
+        told = sys.stdin.buffer.read()
+        if not told:
+            return 0  # launched ahead, and not needed
+        start = msgspec.json.decode(told, type=Start)
+        configure_logging("warning", start.log_format, sys.stderr)
+        config = msgspec.json.decode(start.config, type=EngineConfig)
         report = LoadingReport(link.send)
         core = load_engine(
             config,
@@ -154,6 +161,7 @@ def main() -> int:
         ).core
         # What is loaded stays: to look through it takes a collection as long as many steps take.
         gc.freeze()
+        gc.enable()
         link.send([Ready(core.info()), core.stats()])
         serve(core, link)
     except HeadraceError as error:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import socket
 import subprocess
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
@@ -40,9 +39,10 @@ from headrace.engine.messages import (
 )
 from headrace.engine.process import wire
 from headrace.engine.process.output_buffer import OutputBuffer
-from headrace.engine.process.spawn import describe_exit, spawn
+from headrace.engine.process.spawn import EngineProcess, describe_exit
 from headrace.engine.process.status import EngineStatus
 from headrace.errors import EngineDeadError, HeadraceError, RequestError
+from headrace.telemetry.logs import configured_format
 
 logger = logging.getLogger(__name__)
 
@@ -100,17 +100,22 @@ class EngineClient:
 
     @classmethod
     async def start(
-        cls, config: EngineConfig, *, on_loading: Callable[[Loading], None] | None = None
+        cls,
+        config: EngineConfig,
+        *,
+        on_loading: Callable[[Loading], None] | None = None,
+        process: EngineProcess | None = None,
     ) -> EngineClient:
         """Start an engine process and wait until it can serve.
 
         on_loading: called meanwhile with how far it is, at most every 100 ms within a phase.
+        process: one that was launched before; it is this client's from then on.
         Raises HeadraceError with the engine's own words when it cannot. Cancelling ends it.
         """
-        ours, theirs = socket.socketpair()
-        with theirs:
-            process = spawn(config, theirs)
-        client = cls(process, config, on_loading)
+        process = process or EngineProcess.launch()
+        process.configure(config, configured_format())
+        ours = process.take_link()
+        client = cls(process.process, config, on_loading)
         try:
             loop = asyncio.get_running_loop()
             await loop.create_unix_connection(lambda: _Link(client), sock=ours)

@@ -5,8 +5,12 @@ A sampler whose parameters are neutral changes nothing, wherever it stands.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from headrace.engine.params import SamplingParams
-from headrace.ops.sampling_rows import Stage
+
+if TYPE_CHECKING:
+    from headrace.ops.sampling_rows import Stage
 
 NEUTRAL: dict[str, dict[str, tuple[float, ...]]] = {
     "penalties": {

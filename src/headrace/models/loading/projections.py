@@ -152,7 +152,10 @@ class ProjectionLoader(TensorReader):
             parts, part_biases = zip(*group, strict=True)
             weights.append(self._ops.linear_weight(parts, bias=part_biases))
             self.packed_elements += sum(part.shape[0] * part.shape[1] for part in parts)
-            if not counted:
+            if counted:
+                for part in parts:
+                    part.let_go()
+            else:
                 self._advance(*parts, *(item for item in part_biases if item is not None))
         return Linear(self._ops, tuple(weights))
 

@@ -1,0 +1,123 @@
+// Parts of a long context in attention. The sums of a row over the positions of a part are its own, and
+// are joined to those of the parts before, in ascending order: by whoever went through all of them, or
+// from memory where threads had a part each. Bits do not depend on which.
+//
+// Of two parts the maximum is the larger one, and the sums of p and of p * v of either are scaled by
+// exp(its maximum - that one) before they are added. A row's first part is taken as it is: the first in
+// which it sees something, and there it sees the score of its sink before all others.
+
+#pragma once
+
+#include "attention_rows.h"
+
+namespace {
+
+using headrace::AttentionItem;
+using headrace::kPart;
+
+// Floats of the sums of a row: of p * v, then of p [16] and [16] of which the maximum is used.
+static int64_t sums_width(const KvLayer& kv) { return padded(kv.value_dim) + 2 * kLanes; }
+
+// The sums of a row, where they are kept or joined.
+struct RowSums {
+  float* mixed;
+  float* total;
+  float* most;
+};
+HEADRACE_INLINE RowSums sums_at(float* at, int64_t width) {
+  return {at, at + width, at + width + kLanes};
+}
+HEADRACE_INLINE RowSums sums_of(const RowState& s, int64_t row, int64_t width) {
+  return {s.mixed + row * width, s.total + row * kLanes, s.most + row * kLanes};
+}
+
+// Nothing is joined yet; what `mixed` holds is not read.
+HEADRACE_INLINE void begin_sums(const RowSums& s) {
+  store(s.total, zero());
+  *s.most = -__builtin_inff();
+}
+
+HEADRACE_INLINE void empty_sums(const RowSums& s, int64_t width) {
+  for (int64_t i = 0; i < width; i += kLanes) store(s.mixed + i, zero());
+  begin_sums(s);
+}
+
+HEADRACE_INLINE void copy_sums(const RowSums& from, const RowSums& to, int64_t width) {
+  for (int64_t i = 0; i < width; i += kLanes) store(to.mixed + i, load(from.mixed + i));
+  store(to.total, load(from.total));
+  *to.most = *from.most;
+}
+
+// What a mask hides whole has no sums; a NaN among them is none of that kind.
+HEADRACE_INLINE bool is_empty(const RowSums& s) {
+  return *s.most == -__builtin_inff() && sum(load(s.total)) == 0.0f;
+}
+
+// `later` is added to `to`.
+HEADRACE_INLINE void join_sums(const RowSums& to, const RowSums& later, int64_t width) {
+  if (is_empty(later)) return;
+  if (is_empty(to)) return copy_sums(later, to, width);
+  const float most = *later.most > *to.most ? *later.most : *to.most;
+  const F before = exp(sub(splat(*to.most), splat(most)));
+  const F now = exp(sub(splat(*later.most), splat(most)));
+  for (int64_t i = 0; i < width; i += kLanes) {
+    store(to.mixed + i, add(mul(load(to.mixed + i), before), mul(load(later.mixed + i), now)));
+  }
+  store(to.total, add(mul(load(to.total), before), mul(load(later.total), now)));
+  *to.most = most;
+}
+
+// Whether nothing has a weight beside a row's sink yet, which goes on to the next part then: as if unseen.
+HEADRACE_INLINE bool is_sink(const AttentionArgs& a, const RowSums& s, int64_t q_head) {
+  return a.sinks != nullptr && *s.most == a.sinks[q_head] && s.total[0] == 1.0f &&
+         sum(load(s.total)) == 1.0f;
+}
+
+// Rows [row, row + count) of an item whose tokens saw something before position `start`, where a part
+// begins, and go on in it: their sums join those of the parts before.
+static void end_part(const AttentionArgs& a, const AttentionItem& item, const RowState& s, int64_t row,
+                     int64_t count, int64_t start) {
+  const int64_t width = a.kv.v_panels * kLanes, heads = item.q_end - item.q_begin;
+  for (int64_t i = row; i < row + count; ++i) {
+    const int64_t position = a.batch.positions[token_of(s, i)], first = first_seen(a.sees, position);
+    if (position < start || first >= start) continue;
+    const RowSums part = sums_of(s, i, width);
+    const RowSums joined = sums_at(s.joined + i * sums_width(a.kv), width);
+    const int64_t q_head = item.head * a.group + item.q_begin + i % heads;
+    if (is_empty(joined) && is_sink(a, part, q_head)) continue;
+    join_sums(joined, part, width);
+    empty_sums(part, width);
+  }
+}
+
+// The attention of a q head of a token.
+HEADRACE_INLINE void write_row(const AttentionArgs& a, int64_t token, int64_t q_head,
+                               const RowSums& of) {
+  const KvLayer& kv = a.kv;
+  const F whole = splat(sum(load(of.total)));
+  float* y = a.y + (token * kv.heads * a.group + q_head) * kv.value_dim;
+  for (int64_t i = 0; i < kv.value_dim; i += kLanes) {
+    store_n(y + i, div(load(of.mixed + i), whole), kv.value_dim - i);
+  }
+  if (kv.v_rotated) rotate(y, kv.value_dim);
+}
+
+// The rows of an item of which threads had a part each: `sums` has those of all its rows in the part of
+// `begin`, and then in those that follow.
+static void join_parts(const AttentionArgs& a, const AttentionItem& item, float* sums) {
+  const int64_t width = a.kv.v_panels * kLanes, each = sums_width(a.kv);
+  const int64_t heads = item.q_end - item.q_begin, first_token = item.runs->begin;
+  const int64_t rows = (item.runs->end - first_token) * heads;
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t token = first_token + row / heads, position = a.batch.positions[token];
+    const auto part_at = [&](int64_t part) {
+      return sums_at(sums + ((part - item.begin / kPart) * rows + row) * each, width);
+    };
+    const int64_t first = first_seen(a.sees, position) / kPart, last = position / kPart;
+    const RowSums all = part_at(first);
+    for (int64_t part = first + 1; part <= last; ++part) join_sums(all, part_at(part), width);
+    write_row(a, token, item.head * a.group + item.q_begin + row % heads, all);
+  }
+}
+
+}  // namespace
