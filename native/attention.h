@@ -27,6 +27,13 @@ static int64_t attention_scratch_bytes(int64_t rows, const KvLayer& kv) {
   return values * static_cast<int64_t>(sizeof(float)) + kGroups * (made_k_bytes(kv) + made_v_bytes(kv));
 }
 
+// Rows of q, and of y, lie scattered over memory: as many as these are asked for ahead of time.
+constexpr int64_t kRowsAhead = 6;
+
+HEADRACE_INLINE void ask_row(const float* row, int64_t width) {
+  for (int64_t i = 0; i < width; i += kLanes) prefetch(row + i);
+}
+
 // q of every row of a run, from row `first` on (rounded as K's codec has it, turned as K is), and empty sums,
 // or those of its head's sink: a score seen first, in the first part, of a position without a value.
 template <class Way, class K>
@@ -34,12 +41,22 @@ HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& ite
                                 const AttentionRun& run, int64_t first, const RowState& s) {
   using Products = typename Way::template Products<K>;
   const int64_t d = a.kv.head_dim, width = a.kv.v_panels * kLanes;
-  const int64_t heads = item.q_end - item.q_begin;
+  const int64_t heads = item.q_end - item.q_begin, end = first + (run.end - run.begin) * heads;
+  const auto token_at = [&](int64_t row) {
+    return static_cast<int32_t>(run.begin + (row - first) / heads);
+  };
+  const auto head_at = [&](int64_t row) {
+    return item.head * a.group + item.q_begin + (row - first) % heads;
+  };
+  const auto q_at = [&](int64_t row) {
+    return a.qkv + token_at(row) * a.row_width + head_at(row) * d;
+  };
   alignas(64) float turned[kNarrow<K> ? headrace::kMostRotated : 1];
-  for (int64_t row = first; row < first + (run.end - run.begin) * heads; ++row) {
-    const auto token = static_cast<int32_t>(run.begin + (row - first) / heads);
-    const int64_t head = item.head * a.group + item.q_begin + (row - first) % heads;
-    const float* from = a.qkv + token * a.row_width + head * d;
+  for (int64_t row = first; row < end; ++row) {
+    const int32_t token = token_at(row);
+    const int64_t head = head_at(row);
+    const float* from = q_at(row);
+    if (row + kRowsAhead < end) ask_row(q_at(row + kRowsAhead), d);
     auto* q = static_cast<typename Products::Q*>(s.q) + row * d;
     if constexpr (kNarrow<K>) {
       if (a.kv.k_rotated) {
@@ -103,7 +120,14 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
   }
   walk_runs<Way>(a, item, s, 0, item.count, 0, item.from);
 
+  const auto y_at = [&](int64_t row) {
+    const int64_t head = item.head * a.group + item.q_begin + row % heads;
+    return a.y + (token_of(s, row) * kv.heads * a.group + head) * kv.value_dim;
+  };
   for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; row + kRowsAhead < rows && i < kv.value_dim; i += kLanes) {
+      prefetch_to_write(y_at(row + kRowsAhead) + i);
+    }
     const RowSums all = sums_at(s.joined + row * each, width);
     join_sums(all, sums_of(s, row, width), width);
     write_row(a, token_of(s, row), item.head * a.group + item.q_begin + row % heads, all);

@@ -43,9 +43,10 @@ struct PairProducts {
   static constexpr int64_t kWeights = kSpan * sizeof(float) / sizeof(uint16_t);
 
   HEADRACE_INLINE void store_q(uint16_t* to, F q, int64_t n) {
+    if (n >= kLanes) return store_bf16(to, round_bf16(q));
     uint16_t half[kLanes];
     store_bf16(half, round_bf16(q));
-    for (int64_t i = 0; i < n && i < kLanes; ++i) to[i] = half[i];
+    for (int64_t i = 0; i < n; ++i) to[i] = half[i];
   }
 
   // The line of the next span that lies where this one does, into the second level: the first one

@@ -64,30 +64,42 @@ HEADRACE_INLINE F distances(const SpanGroups& span, int64_t group, const float* 
   return add(load(lane), splat(static_cast<float>(span.start + group * kLanes - position)));
 }
 
-// q.K of one row, of groups [first, end), become its p; returns what older sums have to be scaled by.
-template <class Products, class V>
-HEADRACE_INLINE float soften(const AttentionArgs& a, const SpanGroups& span, float* scores,
-                             const Seen& seen, int64_t first, int64_t end, float* most,
-                             float* total) {
+// q.K of MR rows, of groups [first, end), become their p; `keep`, of 16, has what older sums of each are
+// scaled by. Every step is taken for all rows before the next one: what a row waits for, the largest of its
+// scores, others fill, and one exponential serves all of them.
+template <class Products, class V, int MR>
+static void soften(const AttentionArgs& a, const SpanGroups& span, float* scores, const Seen* seen,
+                   int64_t first, int64_t end, float* most, float* total, float* keep) {
+  static_assert(MR <= kLanes);
   const F none = splat(-__builtin_inff());
-  F high = none;
-  for (int64_t g = first; g < end; ++g) {
-    F s = mul(load(scores + g * kLanes), splat(a.scale));
-    if (a.softcap != 0.0f) s = soft_capped(s, splat(a.softcap));
-    if (a.slopes != nullptr) s = add(s, mul(splat(most[kSlope]), distances(span, g, most)));
-    store(scores + g * kLanes, s);
-    high = at_least(Seen::keep(seen, g, s, none), high);
+  alignas(64) float before[kLanes] = {}, now[kLanes] = {};
+  for (int i = 0; i < MR; ++i) {
+    float* of_row = scores + i * kSpan;
+    F high = none;
+    for (int64_t g = first; g < end; ++g) {
+      F s = mul(load(of_row + g * kLanes), splat(a.scale));
+      if (a.softcap != 0.0f) s = soft_capped(s, splat(a.softcap));
+      if (a.slopes != nullptr) {
+        const float* row = most + i * kLanes;
+        s = add(s, mul(splat(row[kSlope]), distances(span, g, row)));
+      }
+      store(of_row + g * kLanes, s);
+      high = at_least(Seen::keep(seen[i], g, s, none), high);
+    }
+    const float top = largest(high);
+    before[i] = most[i * kLanes];
+    now[i] = top > before[i] ? top : before[i];
+    most[i * kLanes] = now[i];
   }
-  const float top = largest(high), now = top > *most ? top : *most;
-  const F shift = splat(now);
-  // exp(0) is 1, so an unchanged maximum needs no exponential.
-  const F keep = now == *most ? splat(1.0f) : exp(sub(splat(*most), shift));
-  store(total, Products::template weigh<V>(a, span, seen, first, end, shift, scores,
-                                           mul(load(total), keep)));
-  *most = now;
-  float kept[kLanes];
-  store(kept, keep);
-  return kept[0];
+  // exp(0) is 1, of a maximum that stays, perhaps at -inf.
+  const F was = load(before), is = load(now);
+  store(keep, exp(select(reaches(was, is), zero(), sub(was, is))));
+  for (int i = 0; i < MR; ++i) {
+    float* sums = total + i * kLanes;
+    store(sums, Products::template weigh<V>(a, span, seen[i], first, end, splat(now[i]),
+                                            scores + i * kSpan,
+                                            mul(load(sums), splat(keep[i]))));
+  }
 }
 
 // What a token sees of the span from `start`; nothing where begin is kSpan.
@@ -114,7 +126,7 @@ template <class Way, int MR, bool Stream>
 static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen* seen,
                       const RowState& s, int64_t row) {
   alignas(64) float scores[MR * kSpan];
-  float keep[MR];
+  alignas(64) float keep[kLanes];
   Seen all = seen[0];
   for (int i = 1; i < MR; ++i) all = Seen::hull(all, seen[i]);
   const int64_t first = Seen::first_group(all), end = Seen::end_group(all);
@@ -141,10 +153,8 @@ static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen
   with_reader(a.kv.v_codec, [&]<class V>() {
     using Products = typename Way::template Products<V>;
     for (int64_t g = first; g < end; ++g) ask_scales<Stream, V>(span.v[g], span.v_ahead[g]);
-    for (int i = 0; i < MR; ++i) {
-      keep[i] = soften<Products, V>(a, span, scores + i * kSpan, seen[i], first, end,
-                                    s.most + (row + i) * kLanes, s.total + (row + i) * kLanes);
-    }
+    soften<Products, V, MR>(a, span, scores, seen, first, end, s.most + row * kLanes,
+                            s.total + row * kLanes, keep);
     float* mixed = s.mixed + row * a.kv.v_panels * kLanes;
     constexpr bool kDecoded = kNarrow<V> && MR > Way::kDirect;
     if (kDecoded || (kNarrow<V> && span.v_decoded)) {

@@ -65,15 +65,22 @@ struct Seen {
 template <class V>
 static bool meets_finite(const uint8_t* group, const uint8_t* values, float scale,
                          int64_t panels) {
-  F sum = V::weighed(group, scale, zero());
+  // Several sums: one would wait for itself.
+  constexpr int64_t kSums = 4;
+  F sums[kSums] = {V::weighed(group, scale, zero()), zero(), zero(), zero()};
   if constexpr (!kNarrow<V>) {
     const auto* v = reinterpret_cast<const typename V::T*>(values);
-    for (int64_t pair = 0; pair < panels * (kLanes / 2); ++pair, v += V::Values::kPair) {
-      F e, o;
-      V::Values::read(v, e, o);
-      sum = fma(o, zero(), fma(e, zero(), sum));
+    static_assert(kLanes / 2 % kSums == 0);
+    for (int64_t pair = 0; pair < panels * (kLanes / 2); pair += kSums) {
+HEADRACE_UNROLL
+      for (int64_t i = 0; i < kSums; ++i, v += V::Values::kPair) {
+        F e, o;
+        V::Values::read(v, e, o);
+        sums[i] = fma(o, zero(), fma(e, zero(), sums[i]));
+      }
     }
   }
+  const F sum = add(add(sums[0], sums[1]), add(sums[2], sums[3]));
   return !any_nan(sum, sum);
 }
 

@@ -23,7 +23,7 @@ using headrace::LinearArgs;
 constexpr int64_t kBlockTiles = 4;
 
 struct LinearScratch {
-  alignas(64) float sums[kInt8ChunkRows * kBlockPanels * kLanes];
+  alignas(64) float sums[kMostInt8Rows * kBlockPanels * kLanes];
   union {
     alignas(64) float weights[kBlockPanels * kBlockTiles * kTile * kLanes];
     alignas(64) uint8_t unpacked[kUnpackedBytes];
@@ -122,18 +122,15 @@ static void block_float(const LinearArgs& a, int64_t panel, int64_t count, int64
         reinterpret_cast<const uint8_t*>(panel_at<Pairs>(a, ends ? panel + count : panel) +
                                          (ends ? 0 : tile + tiles) * kTileElements),
         a.weight.panel_bytes, tiles * kTileBytes};
-    for (int64_t i = 0, n; i < rows; i += n) {
-      n = block_rows(rows - i);
-      NextBlock::ask(ahead, count, i, n, rows);
-      if (ends) ask_output(a, panel, count, row + i, n);
+    over_rows(a, panel, count, row, rows, kBlockRows, tile == 0, ends, ahead, s->sums,
+              [&](int64_t i, int64_t n, float* sums) {
       const float* x = a.x.values + (row + i) * a.x.stride + tile * kTile;
-      float* sums = s->sums + i * kBlockPanels * kLanes;
       with_rows<kBlockRows>(n, [&]<int MR>() {
         with_panels(count, [&]<int NP>() {
           float_tiles<MR, NP, F32Pairs, false>(x, a.x.stride, w, next, tiles, nullptr, sums);
         });
       });
-    }
+    });
   }
 }
 
@@ -182,13 +179,12 @@ template <bool kFloats, int kFirst, int kEnd>
 static void linear_many(const LinearArgs& a, int64_t panel_begin, int64_t panel_end,
                         int64_t row_begin, int64_t row_end, LinearScratch* s) {
   const Codec codec = a.weight.codec;
-  const int64_t chunk =
-      chunk_rows(row_end - row_begin, is_quantised(codec) ? kInt8ChunkRows : kChunkRows);
+  const int64_t most = is_quantised(codec) ? most_int8_rows(a.weight.tiles) : kChunkRows;
+  const int64_t chunk = chunk_rows(row_end - row_begin, most);
   for (int64_t row = row_begin; row < row_end; row += chunk) {
     const int64_t rows = row_end - row < chunk ? row_end - row : chunk;
     for (int64_t panel = panel_begin; panel < panel_end; panel += kBlockPanels) {
       const int64_t count = panel_end - panel < kBlockPanels ? panel_end - panel : kBlockPanels;
-      clear_sums(s->sums, rows);
       if constexpr (kFloats) {
         if (codec == Codec::f32) block_float<F32Pairs>(a, panel, count, row, rows, s);
         if (codec == Codec::f16) block_float<F16Pairs>(a, panel, count, row, rows, s);
@@ -205,7 +201,6 @@ static void linear_many(const LinearArgs& a, int64_t panel_begin, int64_t panel_
           block_int8<C>(a, panel, count, row, rows, s->unpacked, s->sums);
         });
       }
-      finish(a, s->sums, panel, count, row, rows);
     }
   }
 }

@@ -77,23 +77,20 @@ static void block_pairs(const LinearArgs& a, int64_t panel, int64_t count, int64
     const int64_t n = all - k < kPairBlock ? all - k : kPairBlock;
     const bool ends = k + n == all;
     const uint16_t* next = ends ? pairs_at(a, panel + count, 0) : pairs_at(a, panel, k + n);
-    const NextBlock ahead = {reinterpret_cast<const uint8_t*>(next), a.weight.panel_bytes,
-                             n * kLanes * static_cast<int64_t>(sizeof(uint16_t))};
-    for (int64_t i = 0, of; i < rows; i += of) {
-      const int64_t left = rows - i, blocks = (left + kPairRows - 1) / kPairRows;
-      of = (left + blocks - 1) / blocks;
+    // Few rows ask for it as they go.
+    const int64_t asked = few ? 0 : n * kLanes * static_cast<int64_t>(sizeof(uint16_t));
+    const NextBlock ahead = {reinterpret_cast<const uint8_t*>(next), a.weight.panel_bytes, asked};
+    over_rows(a, panel, count, row, rows, kPairRows, k == 0, ends, ahead, all_sums,
+              [&](int64_t i, int64_t of, float* sums) {
       const bool stream = few && i == 0;
-      if (!few) NextBlock::ask(ahead, count, i, of, rows);
-      if (ends) ask_output(a, panel, count, row + i, of);
       const uint16_t* x = a.x.half + (row + i) * stride + k;
-      float* sums = all_sums + i * kBlockPanels * kLanes;
       with_rows<kPairRows>(of, [&]<int MR>() {
         with_panels(count, [&]<int NP>() {
           const auto block = stream ? pair_block<MR, NP, true> : pair_block<MR, NP, false>;
           block(x, stride, pairs_at(a, panel, k), apart, n / 2, next, sums);
         });
       });
-    }
+    });
   }
 }
 
@@ -105,9 +102,7 @@ static void linear_pairs(const LinearArgs& a, int64_t panel_begin, int64_t panel
     const int64_t rows = row_end - row < kChunkRows ? row_end - row : kChunkRows;
     for (int64_t panel = panel_begin; panel < panel_end; panel += kBlockPanels) {
       const int64_t count = panel_end - panel < kBlockPanels ? panel_end - panel : kBlockPanels;
-      clear_sums(sums, rows);
       block_pairs(a, panel, count, row, rows, few, sums);
-      finish(a, sums, panel, count, row, rows);
     }
   }
 }

@@ -38,8 +38,14 @@ HEADRACE_INLINE int64_t most_few(Codec codec, int64_t rows) {
   return f.groups == 1 && !f.mins ? 48 : 24;
 }
 
-// Rows that go through a k block together: as many bytes as kChunkRows have as f32. Their sums are 24 KiB.
-constexpr int64_t kInt8ChunkRows = 4 * kChunkRows;
+// Rows that go over unpacked weights together: the more, the less unpacking. At most what a pass has; with
+// wide rows as many as leave half of a second-level cache to all else; but 192 are worth unpacking for.
+constexpr int64_t kMostInt8Rows = 512, kLeastInt8Rows = 192, kInt8RowsBytes = 512 << 10;
+
+HEADRACE_INLINE int64_t most_int8_rows(int64_t tiles) {
+  const int64_t fit = kInt8RowsBytes / (tiles * kTile);
+  return fit < kLeastInt8Rows ? kLeastInt8Rows : fit < kMostInt8Rows ? fit : kMostInt8Rows;
+}
 
 // Rows of quantised activations, from a tile on.
 struct Int8Rows {
@@ -248,19 +254,15 @@ template <int G, bool kMins, bool kWide, bool kStarts>
 static void unpacked_rows(const LinearArgs& a, const UnpackedTile<G, kMins>* w, int64_t panel,
                           int64_t count, int64_t row, int64_t rows, int64_t tile, int64_t tiles,
                           const NextBlock& ahead, float* all_sums) {
-  const bool ends = tile + tiles == a.weight.tiles;
-  for (int64_t i = 0, n; i < rows; i += n) {
-    n = block_rows(rows - i);
-    NextBlock::ask(ahead, count, i, n, rows);
-    if (ends) ask_output(a, panel, count, row + i, n);
+  over_rows(a, panel, count, row, rows, kBlockRows, tile == 0, tile + tiles == a.weight.tiles,
+            ahead, all_sums, [&](int64_t i, int64_t n, float* sums) {
     const Int8Rows x = Int8Rows::at(a.x, a.weight.tiles, G, row + i, tile);
-    float* sums = all_sums + i * kBlockPanels * kLanes;
     with_rows<kBlockRows>(n, [&]<int MR>() {
       with_panels(count, [&]<int NP>() {
         unpacked_tiles<MR, NP, G, kMins, kWide, kStarts>(x, w, kUnpackedTiles, tiles, sums);
       });
     });
-  }
+  });
 }
 
 // Bytes of the unpacked tiles of a k block: the largest kind, two groups with mins.

@@ -98,7 +98,7 @@ static void stream_scaled(const LinearArgs& a, int64_t panel, int64_t panel_end,
 // Many rows: a block of k at a time, decoded to f32, and blocks of rows within it.
 template <class S>
 static void block_scaled(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
-                         int64_t rows, float* weights, float* sums) {
+                         int64_t rows, float* weights, float* all_sums) {
   using Pairs = typename S::Pairs;
   const int64_t all = a.weight.tiles, stride = a.weight.panel_bytes;
   for (int64_t tile = 0; tile < all; tile += kScaledTiles) {
@@ -119,20 +119,17 @@ static void block_scaled(const LinearArgs& a, int64_t panel, int64_t count, int6
         ends ? scaled_values<S>(a, panel + count, 0) : scaled_values<S>(a, panel, tile + tiles),
         stride, tiles * S::kTileBytes};
     const float* scales = run_scales(a, panel) + tile / S::kRunTiles * kLanes;
-    for (int64_t i = 0, n; i < rows; i += n) {
-      n = block_rows(rows - i);
-      NextBlock::ask(ahead, count, i, n, rows);
-      if (ends) ask_output(a, panel, count, row + i, n);
+    over_rows(a, panel, count, row, rows, kBlockRows, tile == 0, ends, ahead, all_sums,
+              [&](int64_t i, int64_t n, float* sums) {
       const float* x = a.x.values + (row + i) * a.x.stride + tile * kTile;
       with_rows<kBlockRows>(n, [&]<int MR>() {
         with_panels(count, [&]<int NP>() {
           scaled_tiles<MR, NP, F32Pairs, S::kRunTiles, false>(
               x, a.x.stride, weights, of_panel, scales,
-              stride / static_cast<int64_t>(sizeof(float)), tiles, nullptr,
-              sums + i * kBlockPanels * kLanes);
+              stride / static_cast<int64_t>(sizeof(float)), tiles, nullptr, sums);
         });
       });
-    }
+    });
   }
 }
 

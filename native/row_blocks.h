@@ -50,9 +50,6 @@ HEADRACE_INLINE void with_panels(int64_t panels, const Fn& fn) {
   }
 }
 
-// How many of `left` rows the next block takes: as few blocks as can be, all about as large.
-HEADRACE_INLINE int64_t block_rows(int64_t left) { return chunk_rows(left, kBlockRows); }
-
 // The weights the next block of k will want, asked for in steps while this one is computed.
 struct NextBlock {
   const uint8_t* at;
@@ -75,17 +72,25 @@ HEADRACE_INLINE void clear_sums(float* sums, int64_t rows) {
 // y = (sums + bias) * scale + residual of `rows` rows from `row` and of panels [panel, panel + count).
 static void finish(const LinearArgs& a, const float* sums, int64_t panel, int64_t count,
                    int64_t row, int64_t rows) {
-  const float *bias = a.weight.bias, *residual = a.residual;
-  float* y = a.y;
   const int64_t out = a.weight.out;
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < count; ++j) {
-      const int64_t column = (panel + j) * kLanes, left = out - column;
-      F v = load(sums + (i * kBlockPanels + j) * kLanes);
-      if (bias != nullptr) v = add(v, load_n(bias + column, left));
-      v = mul(v, splat(a.scale));  // by 1 it stays what it is
-      if (residual != nullptr) v = add(v, load_n(residual + (row + i) * out + column, left));
-      store_n(y + (row + i) * a.y_stride + column, v, left);
+  const F scale = splat(a.scale);
+  for (int64_t j = 0; j < count; ++j) {
+    const int64_t column = (panel + j) * kLanes, left = out - column;
+    const F bias = a.weight.bias == nullptr ? zero() : load_n(a.weight.bias + column, left);
+    const float* residual = a.residual == nullptr ? nullptr : a.residual + row * out + column;
+    const float* from = sums + j * kLanes;
+    float* y = a.y + row * a.y_stride + column;
+    for (int64_t i = 0; i < rows; ++i, from += kBlockPanels * kLanes, y += a.y_stride) {
+      F v = load(from);
+      if (a.weight.bias != nullptr) v = add(v, bias);
+      v = mul(v, scale);  // by 1 it stays what it is
+      if (left >= kLanes) {
+        if (residual != nullptr) v = add(v, load(residual + i * out));
+        store(y, v);
+      } else {
+        if (residual != nullptr) v = add(v, load_n(residual + i * out, left));
+        store_n(y, v, left);
+      }
     }
   }
 }
@@ -98,6 +103,25 @@ HEADRACE_INLINE void ask_output(const LinearArgs& a, int64_t panel, int64_t coun
     for (int64_t j = 0; j < count; ++j) {
       prefetch_to_write(a.y + i * a.y_stride + (panel + j) * kLanes);
     }
+  }
+}
+
+// Blocks of at most `most` of `rows` rows from `row` on go over one block of k, which is the first one (or
+// the last) where it begins (or ends) a row: fn(i, n, sums) adds to the sums of n rows from the i-th on.
+// Sums begin at zero, and become y as soon as they are whole: written by all rows at the end, they would
+// have left the first-level cache, as would the lines of y that were asked for.
+template <class Fn>
+HEADRACE_INLINE void over_rows(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
+                               int64_t rows, int64_t most, bool begins, bool ends,
+                               const NextBlock& ahead, float* all_sums, const Fn& fn) {
+  for (int64_t i = 0, n; i < rows; i += n) {
+    n = chunk_rows(rows - i, most);
+    float* sums = all_sums + i * kBlockPanels * kLanes;
+    NextBlock::ask(ahead, count, i, n, rows);
+    if (ends) ask_output(a, panel, count, row + i, n);
+    if (begins) clear_sums(sums, n);
+    fn(i, n, sums);
+    if (ends) finish(a, sums, panel, count, row + i, n);
   }
 }
 
