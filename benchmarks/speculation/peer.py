@@ -1,7 +1,7 @@
 """Speculation here and in llama-server, the same files and tasks in turns.
 
     python -m benchmarks.speculation.peer --llama FOLDER [MODEL.gguf] [--draft DRAFT.gguf]
-        [--head FOLDER] [--tasks NAME ...] [--prompts 8] [--tokens 160] [--json]
+        [--head FOLDER] [--mtp FOLDER] [--tasks NAME ...] [--prompts 8] [--tokens 160] [--json]
 
 Each side is an engine with one kind of drafts, or with none: ours in this process, llama-server's
 as processes of their own with their defaults. A prompt goes once through every side, one stream,
@@ -15,8 +15,9 @@ prompt's ratio to the same program without drafts, with its interval of 95 %, an
 drafts that came; and of how many prompts the answer is the one without drafts. Ours has to be, or
 the program fails. FOLDER is built by `python -m benchmarks.llamacpp.build FOLDER`.
 
-EAGLE-3 heads are ours alone (--head): llama.cpp reads the state behind the last layer, which
-headrace-head needs, only of architectures whose graphs give it, and its Qwen3 is none of them.
+EAGLE-3 heads (--head) and layers for further tokens in a folder of their own (--mtp) are ours
+alone: llama.cpp reads the state behind the last layer, which both need, only of architectures whose
+graphs give it, and its Qwen3 is none of them.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from headrace.weights.open import open_checkpoint
 
 DRAFT = ROOT / "models/headrace-draft/headrace-draft-q8_0.gguf"
 HEAD = ROOT / "models/headrace-head"
+MTP = ROOT / "models/headrace-mtp"
 LOOKUPS = ("ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache")
 """Kinds of llama-server's --spec-type that need no model."""
 SHORT_LOOKUP = ("--spec-ngram-simple-size-n", "3", "--spec-ngram-simple-size-m", "8")
@@ -109,6 +111,8 @@ def our_sides(options: argparse.Namespace) -> dict[str, Side]:
         "draft": {"model": str(options.draft)},
         "default and draft": {"method": "auto", "model": str(options.draft)},
         "head": {"model": str(options.head)},
+        "mtp": {"model": str(options.mtp)},
+        "default and mtp": {"method": "auto", "model": str(options.mtp)},
     }
     sides: dict[str, Side] = {}
     for name, config in configs.items():
@@ -183,6 +187,7 @@ def main() -> int:
     parser.add_argument("--llama", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--draft", type=Path, default=DRAFT, help="GGUF file of a draft model")
     parser.add_argument("--head", type=Path, default=HEAD, help="folder of an EAGLE-3 head")
+    parser.add_argument("--mtp", type=Path, default=MTP, help="folder of MTP layers")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--prompts", type=int, default=8, help="of each task, and one to warm up")
     parser.add_argument("--tokens", type=int, default=160, help="of an answer")
