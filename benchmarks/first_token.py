@@ -90,9 +90,11 @@ def _first_token(port: int) -> None:
 
 
 def touch(num_bytes: int) -> None:
-    """Have the host back so much free memory, by a process that writes to it and ends."""
+    """Have the host back so much free memory, in huge pages as weights take them, by a process that
+    writes to it and ends."""
     pages = num_bytes // mmap.PAGESIZE
-    code = f"import mmap; m = mmap.mmap(-1, {pages * mmap.PAGESIZE}); "
+    code = f"import mmap; m = mmap.mmap(-1, {pages * mmap.PAGESIZE}, mmap.MAP_PRIVATE | "
+    code += "mmap.MAP_ANONYMOUS); m.madvise(mmap.MADV_HUGEPAGE); "
     code += f"m[:: mmap.PAGESIZE] = bytes({pages})"
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -299,12 +299,13 @@ void Backend::cut_items(const AttentionArgs& args) {
   const auto rows = [](const AttentionItem& item) {
     return (item.runs->end - item.runs->begin) * (item.q_end - item.q_begin);
   };
+  const bool whole =
+      pool_.size() == 1 || (args.sinks != nullptr && args.sees.masks != nullptr);
   int64_t all = 0;
   for (const AttentionItem& item : items_) all += attention_cost(args, item);
   const int64_t share = all / (pool_.size() * kItemsPerThread);
   const auto cut = std::stable_partition(items_.begin(), items_.end(), [&](const AttentionItem& item) {
-    return pool_.size() == 1 || item.count > 1 || (args.sinks != nullptr && args.sees.masks != nullptr) || rows(item) > kCutRows ||
-           attention_cost(args, item) <= share ||
+    return whole || item.count > 1 || rows(item) > kCutRows || attention_cost(args, item) <= share ||
            last(item) < opening(item) + kPart;
   });
   whole_items_.assign(cut, items_.end());

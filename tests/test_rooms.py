@@ -107,7 +107,7 @@ def test_importing_headrace_is_cheap_and_never_brings_torch() -> None:
     ("modules", "absent"),
     [
         # Which family is run is known when the model is opened.
-        ("headrace.engine.load", "headrace.models.families."),
+        ("headrace.engine.load", "headrace.models.families.gemma"),
         # The server's process computes nothing of a model.
         (
             "headrace.server.run, headrace.server.app, headrace.server.lifecycle.load",

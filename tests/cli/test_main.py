@@ -56,11 +56,11 @@ def test_no_engine_is_launched_for_what_serves_nothing(words: list[str]) -> None
 
 @pytest.mark.process
 def test_an_engine_launched_ahead_ends_with_a_command_that_fails() -> None:
-    mark = f"headrace-test-{os.getpid()}"
+    mark = f"mark-{os.getpid()}-of-test"
     command = [sys.executable, "-m", "headrace", "serve", "--no-such-flag"]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=60, check=False,
-        env={**os.environ, "HEADRACE_TEST_MARK": mark},
+        env={**os.environ, "MARK_OF_TEST": mark},
     )  # fmt: skip
     assert (done.returncode, done.stderr.count("--no-such-flag")) == (2, 1)
     assert "Traceback" not in done.stderr

@@ -22,12 +22,26 @@ from tests.engine.mock import Clock, drain, submit
 from tests.tiny import EOS, IM_END, write_tiny_gguf, write_tiny_hf
 
 
-@pytest.mark.parametrize("write", [write_tiny_gguf, write_tiny_hf])
-def test_a_file_becomes_an_engine_with_timed_phases(tmp_path: Path, write: object) -> None:
+@pytest.mark.parametrize(
+    ("write", "backend"),
+    [
+        (write_tiny_gguf, "reference"),
+        (write_tiny_hf, "reference"),
+        pytest.param(write_tiny_gguf, "torch", marks=pytest.mark.torch),
+    ],
+)
+def test_a_file_becomes_an_engine_with_timed_phases(
+    tmp_path: Path, write: object, backend: str
+) -> None:
     path = write(tmp_path)  # type: ignore[operator]
     clock = Clock()
     progress: list[tuple[int, int]] = []
-    config = EngineConfig(model=str(path), backend="reference", num_gpu_blocks_override=16)
+    config = EngineConfig(
+        model=str(path),
+        backend=backend,
+        device="cpu",
+        num_gpu_blocks_override=16,  # type: ignore[arg-type]
+    )
     core, checkpoint = load_engine(
         config, clock=clock, started_s=clock.now_s - 5, progress=lambda *at: progress.append(at)
     )

@@ -58,7 +58,7 @@ class TestAhead(AheadEngine.TestCase):  # type: ignore[misc]
 
 @pytest.mark.load
 class TestAheadThoroughly(AheadEngine.TestCase):  # type: ignore[misc]
-    settings = patient(max_examples=60, stateful_step_count=30)
+    settings = patient(max_examples=30, stateful_step_count=30)
 
 
 def test_a_step_is_begun_before_the_host_knows_the_tokens_it_follows() -> None:

@@ -101,8 +101,8 @@ def made(count: int, seed: int) -> list[tuple[Submit, Kind | None]]:
 
 
 @cache
-def tiny() -> tuple[Model, Ops]:
-    ops = real_ops("cpu")
+def tiny(backend: str) -> tuple[Model, Ops]:
+    ops = real_ops(backend)
     return load_model(tiny_checkpoint("qwen3", "BF16", logit_scale=2.0), ops), ops
 
 
@@ -113,8 +113,8 @@ def vocabulary() -> Vocabulary:
     return make()
 
 
-def core(**settings: object) -> EngineCore:
-    model, ops = tiny()
+def core(backend: str = "cpu", **settings: object) -> EngineCore:
+    model, ops = tiny(backend)
     config = EngineConfig(**{"block_size": BLOCK_SIZE, "max_num_seqs": 64, **settings})  # type: ignore[arg-type]
     return EngineCore(
         model, ops, config, num_tokens=NUM_TOKENS, eos_token_ids=(EOS, IM_END),
@@ -188,13 +188,18 @@ def test_answers_of_a_random_model_are_of_their_grammars() -> None:
     check_answers(24)
 
 
+@pytest.mark.torch
+def test_they_are_on_torch() -> None:
+    check_answers(8, "torch")
+
+
 @pytest.mark.long
 def test_many_answers_of_a_random_model_are_of_their_grammars() -> None:
     check_answers(400)
 
 
-def check_answers(count: int) -> None:
-    engine = core(num_gpu_blocks_override=256, max_num_batched_tokens=512)
+def check_answers(count: int, backend: str = "cpu") -> None:
+    engine = core(backend, num_gpu_blocks_override=256, max_num_batched_tokens=512)
     of_request = {}
     for seed in range(count):
         kind = kinds()[seed % len(kinds())]

@@ -78,8 +78,16 @@ def test_several_go_on_from_one_tail_at_once_and_leave_it_as_it_was() -> None:
         assert collected.token_ids == answer(request)[0]
 
 
-@pytest.mark.parametrize("backend", ["cpu", pytest.param("reference", marks=pytest.mark.load)])
-@pytest.mark.parametrize("family", ["qwen3", "gemma3_text"])
+@pytest.mark.parametrize(
+    ("backend", "family"),
+    [
+        ("cpu", "qwen3"),
+        ("cpu", "gemma3_text"),
+        pytest.param("reference", "qwen3", marks=pytest.mark.load),
+        pytest.param("reference", "gemma3_text", marks=pytest.mark.load),
+        pytest.param("torch", "gemma3_text", marks=pytest.mark.torch),
+    ],
+)
 def test_on_real_arithmetic_a_hit_of_every_length_gives_the_same_bits(
     backend: str, family: str
 ) -> None:

@@ -52,8 +52,16 @@ def test_they_are_the_raw_ones_of_every_token_but_the_first(chunk: int, max_toke
     assert got.finish_reason == "length"
 
 
-@pytest.mark.parametrize("backend", [pytest.param("reference", marks=pytest.mark.load), "cpu"])
-@pytest.mark.parametrize("codec", ["F32", "Q8_0"])
+@pytest.mark.parametrize(
+    ("backend", "codec"),
+    [
+        ("cpu", "F32"),
+        ("cpu", "Q8_0"),
+        pytest.param("reference", "F32", marks=pytest.mark.load),
+        pytest.param("reference", "Q8_0", marks=pytest.mark.load),
+        pytest.param("torch", "F32", marks=pytest.mark.torch),
+    ],
+)
 def test_real_arithmetic_gives_the_same_bits_whatever_the_chunks_and_as_when_they_were_drawn(
     backend: str, codec: str
 ) -> None:

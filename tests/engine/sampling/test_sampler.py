@@ -15,8 +15,21 @@ from headrace.engine.sampling.sampler import (
     Sampler,
     uniform,
 )
+from headrace.ops.interface import Ops
 from headrace.ops.sampling_rows import UnusableLogitsError
 from tests.engine.mock import NUM_TOKENS, VOCAB, MockOps, real_ops, submit
+
+BACKENDS = ("reference", "cpu", pytest.param("torch", marks=pytest.mark.torch))
+
+
+def host_ops(backend: str) -> Ops:
+    """A backend for logits in NumPy."""
+    ops = real_ops(backend)
+    if backend == "torch":
+        from tests.ops.torch.on_host import torch_ops
+
+        return torch_ops()
+    return ops
 
 
 def place(**params: object) -> DrawPosition:
@@ -94,10 +107,10 @@ def test_impossible_tokens_have_the_floor_for_a_logprob() -> None:
     assert [value for _, value in draw.logprob.top] == [0.0, LOGPROB_FLOOR]
 
 
-@pytest.mark.parametrize("backend", ["mock", "reference", "cpu"])
+@pytest.mark.parametrize("backend", ["mock", *BACKENDS])
 @pytest.mark.parametrize("spoiled", [np.nan, np.inf, "masked"])
 def test_a_row_without_a_distribution_fails_alone(spoiled: float | str, backend: str) -> None:
-    chosen = sampler() if backend == "mock" else Sampler(real_ops(backend), NUM_TOKENS)
+    chosen = sampler() if backend == "mock" else Sampler(host_ops(backend), NUM_TOKENS)
     rows = logits(3)
     rows[1] = -np.inf if spoiled == "masked" else rows[1]
     if spoiled != "masked":
@@ -110,9 +123,9 @@ def test_a_row_without_a_distribution_fails_alone(spoiled: float | str, backend:
     assert [draws[0], draws[2]] == clean
 
 
-@pytest.mark.parametrize("backend", ["reference", "cpu"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_backends_say_which_row_is_unusable_and_tell_it_from_mistakes(backend: str) -> None:
-    ops = real_ops(backend)
+    ops = host_ops(backend)
     rows = logits(4)
     rows[2, 5] = np.nan
     places = [place(temperature=1.0, seed=i) for i in range(4)]
@@ -136,9 +149,9 @@ def test_backends_say_which_row_is_unusable_and_tell_it_from_mistakes(backend: s
         assert not isinstance(refused.value, UnusableLogitsError)
 
 
-@pytest.mark.parametrize("backend", ["mock", "reference", "cpu"])
+@pytest.mark.parametrize("backend", ["mock", *BACKENDS])
 def test_a_mistake_of_ours_is_raised_and_is_no_requests_error(backend: str) -> None:
-    ops = MockOps() if backend == "mock" else real_ops(backend)
+    ops = MockOps() if backend == "mock" else host_ops(backend)
     too_many = Sampler(ops, VOCAB + 1)  # type: ignore[arg-type]
     for count in (1, 3):
         with pytest.raises(ValueError, match="num_tokens"):
@@ -174,9 +187,9 @@ BENDING: list[dict[str, object]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("backend", ["mock", "reference", "cpu"])
+@pytest.mark.parametrize("backend", ["mock", *BACKENDS])
 def test_rows_that_are_adjusted_do_not_depend_on_others_nor_on_the_backend(backend: str) -> None:
-    chosen = sampler() if backend == "mock" else Sampler(real_ops(backend), NUM_TOKENS)
+    chosen = sampler() if backend == "mock" else Sampler(host_ops(backend), NUM_TOKENS)
     rows = logits(len(BENDING))
     together = chosen.sample(rows.copy(), [bent(params) for params in BENDING])
     alone = [
@@ -195,10 +208,10 @@ def bent(params: dict[str, object]) -> DrawPosition:
     return made
 
 
-@pytest.mark.parametrize("backend", ["mock", "reference", "cpu"])
+@pytest.mark.parametrize("backend", ["mock", *BACKENDS])
 def test_a_row_that_fails_leaves_the_others_adjusted_once(backend: str) -> None:
     """Each is tried alone then, on logits that have their bias and penalties already."""
-    chosen = sampler() if backend == "mock" else Sampler(real_ops(backend), NUM_TOKENS)
+    chosen = sampler() if backend == "mock" else Sampler(host_ops(backend), NUM_TOKENS)
     rows = logits(len(BENDING))
     expected = chosen.sample(rows.copy(), [bent(params) for params in BENDING])
     masked = bent({"allowed_token_ids": (3,), "bad_words_token_ids": ((3,),), "logprobs": 1})

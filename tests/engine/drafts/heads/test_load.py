@@ -39,11 +39,11 @@ from tests.tiny_heads import (
 )
 
 
-def loaded(target: Path, **spec: object) -> LoadedEngine:
+def loaded(target: Path, backend: str = "reference", **spec: object) -> LoadedEngine:
     stated = json.dumps({"adaptive": False, **spec}) if spec else "none"
     config = EngineConfig(
         model=str(target), speculative_config=stated, num_gpu_blocks_override=16,
-        backend="reference",
+        backend=backend, device="cpu",  # type: ignore[arg-type]
     )  # fmt: skip
     return load_engine(config)
 
@@ -73,15 +73,24 @@ def answer(engine: LoadedEngine) -> list[int]:
     return drain(engine.core)["r"].token_ids
 
 
-@pytest.mark.parametrize("spec", [{"method": "mtp"}, {"method": "auto", "mtp": True}])
-def test_a_model_s_own_layer_is_loaded_and_counted(spec: dict[str, object], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("spec", "backend"),
+    [
+        ({"method": "mtp"}, "reference"),
+        ({"method": "auto", "mtp": True}, "reference"),
+        pytest.param({"method": "mtp"}, "torch", marks=pytest.mark.torch),
+    ],
+)
+def test_a_model_s_own_layer_is_loaded_and_counted(
+    spec: dict[str, object], backend: str, tmp_path: Path
+) -> None:
     target = write_mtp(tmp_path)
-    engine = loaded(target, **spec)
+    engine = loaded(target, backend, **spec)
     info = engine.core.info()
     assert info.draft_model_type == "mimo_mtp"
     (line,) = [line for line in memory_report(info) if line.startswith("draft model")]
     assert line.startswith("draft model (mimo_mtp): ")
-    assert answer(engine) == answer(loaded(target))
+    assert answer(engine) == answer(loaded(target, backend))
     assert engine.core.stats().spec_draft_tokens > 0 == engine.core.stats().spec_draft_failures
 
 

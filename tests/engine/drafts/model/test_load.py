@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,10 +30,12 @@ def loaded(target: Path, draft: Path | str, **settings: object) -> LoadedEngine:
     )
 
 
-def test_a_draft_is_loaded_beside_its_target_and_counted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", ["reference", pytest.param("torch", marks=pytest.mark.torch)])
+def test_a_draft_is_loaded_beside_its_target_and_counted(tmp_path: Path, backend: str) -> None:
+    settings: dict[str, Any] = {"backend": backend, "device": "cpu"}
     target = write_tiny_gguf(tmp_path, "llama", "BF16")
     draft = write_tiny_hf(tmp_path, "qwen3", "BF16", layers=1)
-    core = loaded(target, draft).core
+    core = loaded(target, draft, **settings).core
     info = core.info()
     assert info.draft_model_type == "qwen3"
     assert info.draft_weight_bytes > 0 < info.draft_kv_bytes
@@ -42,7 +45,7 @@ def test_a_draft_is_loaded_beside_its_target_and_counted(tmp_path: Path) -> None
     got = drain(core)["r"]
     assert core.stats().spec_draft_tokens > 0
     plain = load_engine(
-        EngineConfig(model=str(target), backend="reference", num_gpu_blocks_override=16)
+        EngineConfig(model=str(target), num_gpu_blocks_override=16, **settings)
     ).core
     assert plain.info().draft_model_type == "" and plain.info().draft_kv_bytes == 0
     plain.submit(submit("r", list(range(40)), max_tokens=30))
