@@ -303,7 +303,6 @@ void Backend::cut_items(const AttentionArgs& args) {
 // left alone with one at the end.
 void Backend::attention(const AttentionArgs& args) {
   const Session session(pool_);
-  const BatchView& batch = args.batch;
   const KvLayer& kv = args.kv;
   const int64_t widest = std::max(kv.head_dim, kv.value_dim);
   const int64_t most_rows = std::max<int64_t>(
