@@ -1,8 +1,9 @@
 """`headrace serve`: an engine process, the HTTP server in front of it, and their common end.
 
 The engine starts first (its process was launched before the command was read) and loads weights
-while this process imports the HTTP side and loads the tokenizer. The server listens at once and answers 503 until the model is there. At the first SIGINT
-or SIGTERM what was accepted is answered, then everything ends (server/lifecycle/ending.py).
+while this process imports the HTTP side and loads the tokenizer. The server listens at once and
+answers 503 until the model is there. At the first SIGINT or SIGTERM what was accepted is answered,
+then everything ends (server/lifecycle/ending.py).
 """
 
 from __future__ import annotations
