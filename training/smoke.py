@@ -78,8 +78,8 @@ TOYS: dict[str, Any] = {
 }
 # Conversations of each kind, as a share of what is wanted in earnest.
 TURNS_SHARE = 0.02
-# A step of the largest batch.
-TRAINING_TOKENS = 16_384
+# A step of the smallest batch: every run has one of its own.
+TRAINING_TOKENS = 4_096
 
 
 def effort(work: Path) -> Effort:
@@ -92,9 +92,9 @@ def effort(work: Path) -> Effort:
         vocabulary=("--vocabulary-size", str(VOCABULARY)),
         training=(*training, "--no-compile", "--no-bfloat16"),
         heldout=("--share", "0.02", "--no-bfloat16"),
-        acceptance=("--prefixes", "4", "--no-bfloat16"),
+        acceptance=("--prefixes", "2", "--no-bfloat16"),
         styles=("--heads", "4", "--windows", "2", "--max-tokens", "32"),
-        baselines=("--every", "8"),
+        baselines=("--every", "32"),
     )
 
 

@@ -11,7 +11,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,8 @@ import pytest
 from headrace.cli.written_model import write_model
 from headrace.embedded import embedded_model
 from headrace.weights.open import open_checkpoint
-from tests.clients.test_tours import CLIENTS, ROOT, TIMEOUT_S
-from tests.system.conftest import serve  # noqa: F401  (a fixture)
+from tests.clients.test_tours import CLIENTS, ROOT, TIMEOUT_S, clients_python
+from tests.system.conftest import RunningServer
 
 pytestmark = pytest.mark.clients
 
@@ -65,13 +64,8 @@ def own(folder: Path) -> tuple[dict[str, Any], list[Any]]:
     return json.loads(done.stdout)["results"]["python_choice"], lines
 
 
-def test_scores_are_those_of_eval_tasks(
-    serve: Callable[..., Any],  # noqa: F811
-    tmp_path: Path,
-) -> None:
-    if not CLIENTS.is_file():
-        pytest.skip(f"{CLIENTS.parent.parent} is not there; make it with `make clients`")
-    server = serve(None)
+def test_scores_are_those_of_eval_tasks(server: RunningServer, tmp_path: Path) -> None:
+    clients_python()
     write_model(open_checkpoint(embedded_model()), tmp_path / "folder", codec="BF16")
     theirs, of_theirs = harness(server.url, server.model, tmp_path / "folder", tmp_path / "out")
     ours, of_ours = own(tmp_path)

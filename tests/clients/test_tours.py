@@ -2,6 +2,9 @@
 
 The openai, anthropic and ollama packages are part of the test environment. The others pin packages
 that headrace needs in other versions, so they live in an environment of their own, `make clients`.
+Tours of answers that programs read (`*_answers`) assert on what the model that ships answers: calls
+of the right name with arguments that validate, objects of the schema, and streams that add up to
+the whole.
 """
 
 from __future__ import annotations
@@ -10,14 +13,12 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.cli.gateway_process import started
-from tests.system.conftest import serve  # noqa: F401  (a fixture)
+from tests.system.conftest import RunningServer
 
 pytestmark = pytest.mark.clients
 
@@ -33,12 +34,27 @@ SILENT = {
     "DO_NOT_TRACK": "1",
 }
 """What keeps the packages from asking and reporting over the network."""
+_ONE_AFTER_ANOTHER = """
+import os, runpy, sys
+url, model, *paths = sys.argv[1:]
+for path in paths:
+    runpy.run_path(path)  # imports alone
+    if not (child := os.fork()):
+        sys.argv = [path, url, model]
+        runpy.run_path(path, run_name="__main__")
+        sys.exit()
+    if os.waitpid(child, 0)[1]:
+        sys.exit(f"{path} failed")
+"""
 
 
-def _tour(python: Path | str, name: str, url: str, model: str) -> None:
+def run_tours(python: Path | str, url: str, model: str, *names: str) -> None:
+    """Tours of one package, each in a copy of a process that has imported it, which takes longer
+    than most of them. A copy each, since packages keep connections of the event loop of a tour."""
     environment = os.environ | {"PYTHONPATH": "", "NO_PROXY": "127.0.0.1,localhost"} | SILENT
+    paths = [str(TOURS / f"{name}_tour.py") for name in names]
     done = subprocess.run(
-        [str(python), str(TOURS / f"{name}_tour.py"), url, model],
+        [str(python), "-c", _ONE_AFTER_ANOTHER, url, model, *paths],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -48,35 +64,46 @@ def _tour(python: Path | str, name: str, url: str, model: str) -> None:
     assert done.returncode == 0, done.stderr[-6000:]
 
 
-def _clients_python() -> Path:
+def clients_python() -> Path:
+    """Python of the environment of clients. Skips where there is none."""
     if not CLIENTS.is_file():
         pytest.skip(f"{CLIENTS.parent.parent} is not there; make it with `make clients`")
     return CLIENTS
 
 
 @pytest.mark.smoke
-def test_openai(serve: Callable[..., Any]) -> None:  # noqa: F811
-    server = serve(None)
-    _tour(sys.executable, "openai", server.url, server.model)
+def test_openai(server: RunningServer) -> None:
+    """The major version that the tests' own environment has; the other clients bring an older."""
+    run_tours(sys.executable, server.url, server.model, "openai")
 
 
-@pytest.mark.parametrize("name", ["anthropic", "ollama"])
-def test_packages_of_other_apis(serve: Callable[..., Any], name: str) -> None:  # noqa: F811
-    server = serve(None)
-    _tour(sys.executable, name, server.url, server.model)
+@pytest.mark.parametrize("name", ["openai_answers", "anthropic", "ollama"])
+def test_packages_of_the_tests_own_environment(server: RunningServer, name: str) -> None:
+    run_tours(sys.executable, server.url, server.model, name)
 
 
-@pytest.mark.parametrize("name", ["openai", "langchain", "llama_index", "litellm"])
-def test_with_the_model_that_ships(serve: Callable[..., Any], name: str) -> None:  # noqa: F811
-    python = _clients_python()
-    server = serve(None)
-    _tour(python, name, server.url, server.model)
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("openai", "responses"),
+        ("langchain", "langchain_answers"),
+        ("llama_index", "llama_index_answers"),
+        ("litellm", "litellm_answers"),
+        ("instructor_answers",),
+        ("pydantic_ai",),
+        ("agents",),
+        ("anthropic",),
+        ("ollama",),
+    ],
+    ids=lambda names: names[0],
+)
+def test_with_the_model_that_ships(server: RunningServer, names: tuple[str, ...]) -> None:
+    run_tours(clients_python(), server.url, server.model, *names)
 
 
-async def test_through_the_gateway(serve: Callable[..., Any], tmp_path: Path) -> None:  # noqa: F811
+async def test_through_the_gateway(server: RunningServer, tmp_path: Path) -> None:
     """LangChain and LiteLLM's client find in the gateway what they find in OpenAI and Anthropic."""
-    python = _clients_python()
-    server = serve(None)
+    python = clients_python()
     config = tmp_path / "gateway.yaml"
     config.write_text(
         f"providers: {{own: {{kind: headrace-server, base_url: '{server.url}/v1'}}}}\n"
@@ -85,4 +112,4 @@ async def test_through_the_gateway(serve: Callable[..., Any], tmp_path: Path) ->
         encoding="utf-8",
     )
     async with started(config) as gateway:
-        await asyncio.to_thread(_tour, python, "gateway", gateway.url, "chat")
+        await asyncio.to_thread(run_tours, python, gateway.url, "chat", "gateway")

@@ -33,6 +33,6 @@ def survived(monkeypatch: pytest.MonkeyPatch) -> Iterator[Survived]:
     yield expected
     stats = [core.stats() for core in cores]
     counted = Survived(
-        sum(one.failed_steps for one in stats), sum(one.kv_accounting_errors for one in stats)
+        sum(each.failed_steps for each in stats), sum(each.kv_accounting_errors for each in stats)
     )
     assert counted == expected

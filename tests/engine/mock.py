@@ -453,14 +453,16 @@ class Collected:
     @property
     def logprobs(self) -> list[TokenLogprob]:
         """One per token, where they were asked for."""
-        given = [one for output in self.outputs for one in output.logprobs or ()]
+        given = [logprob for output in self.outputs for logprob in output.logprobs or ()]
         assert len(given) in (0, len(self.token_ids))
         return given
 
     @property
     def prompt_logprobs(self) -> list[TokenLogprob | None] | None:
         """RowTokens once at most."""
-        given = [one.prompt_logprobs for one in self.outputs if one.prompt_logprobs is not None]
+        given = [
+            output.prompt_logprobs for output in self.outputs if output.prompt_logprobs is not None
+        ]
         assert len(given) <= 1, "prompt_logprobs came twice"
         return given[0] if given else None
 

@@ -32,11 +32,11 @@ def test_every_request_is_answered_as_if_it_were_alone() -> None:
         submit(str(i), PROMPT[: i + 1], temperature=i % 3, top_k=10, seed=i, max_tokens=10 + i)
         for i in range(30)
     ]
-    for one in submits:
-        core.submit(one)
+    for each in submits:
+        core.submit(each)
     results = drain(core)
-    for one in submits:
-        assert results[one.request_id].token_ids == answer(one)[0]
+    for each in submits:
+        assert results[each.request_id].token_ids == answer(each)[0]
     assert not core.has_work
 
 
@@ -49,7 +49,7 @@ def test_cached_and_timed_figures_come_with_the_first_token() -> None:
         first, *rest = results[name].outputs
         assert first.cached_tokens == cached
         assert first.queue_s > 0 and first.prefill_s > 0
-        assert all((one.queue_s, one.prefill_s) == (0, 0) for one in rest)
+        assert all((each.queue_s, each.prefill_s) == (0, 0) for each in rest)
     assert results["b"].outputs[0].queue_s > results["a"].outputs[0].queue_s
 
 
@@ -108,12 +108,12 @@ def test_logits_that_are_no_numbers_end_their_own_request_only() -> None:
     core.submit(good[2])
     results = drain(core)
     bad = results["bad"].outputs
-    assert [(one.finish_reason, one.token_ids) for one in bad] == [("error", [])]
+    assert [(each.finish_reason, each.token_ids) for each in bad] == [("error", [])]
     assert "NaN" in (bad[0].error or "")
-    for one in good:
-        expected, _ = answer(one)
-        assert results[one.request_id].token_ids == expected
-        logprobs = [entry for output in results[one.request_id].outputs
+    for each in good:
+        expected, _ = answer(each)
+        assert results[each.request_id].token_ids == expected
+        logprobs = [entry for output in results[each.request_id].outputs
                     for entry in output.logprobs or []]  # fmt: skip
         assert [entry.token_id for entry in logprobs] == expected
 
@@ -128,15 +128,15 @@ def test_a_step_that_raises_ends_only_the_request_that_makes_it_raise(
     results: dict[str, Collected] = {}
     collect(results, core.step())
     core.submit(submit("bad", [1] * 20 + [SPOILED] + [2] * 20))
-    for one in good[1:]:
-        core.submit(one)
+    for each in good[1:]:
+        core.submit(each)
     drain(core, results)
     assert results["bad"].finish_reason == "error"
     assert "this token cannot be computed" in (results["bad"].outputs[-1].error or "")
-    for one in good:
-        assert results[one.request_id].token_ids == answer(one)[0]
+    for each in good:
+        assert results[each.request_id].token_ids == answer(each)[0]
     traced = [record for record in caplog.records if record.exc_info]
-    assert ["requests failed" in one.getMessage() for one in traced] == [True, False]
+    assert ["requests failed" in each.getMessage() for each in traced] == [True, False]
     assert "request bad failed" in traced[1].getMessage()
 
 
@@ -145,11 +145,11 @@ def test_a_fault_of_the_batch_alone_is_survived_counted_and_logged_with_its_trac
 ) -> None:
     core = make_core(MockModel(raise_on_rows=2))
     submits = [submit(str(i), [*PROMPT[:5], i], max_tokens=9) for i in range(3)]
-    for one in submits:
-        core.submit(one)
+    for each in submits:
+        core.submit(each)
     results = drain(core)
-    for one in submits:
-        assert results[one.request_id].token_ids == answer(one)[0]
+    for each in submits:
+        assert results[each.request_id].token_ids == answer(each)[0]
     assert core.stats().failed_steps == core.stats().steps == 9
     survived.failed_steps = 9
     # The 1st, 2nd, 4th and 8th of them.
@@ -213,14 +213,14 @@ def test_slots_and_tables_are_made_as_they_are_needed() -> None:
             submit(f"{wave}-{i}", [(i * 7 + j) % 40 for j in range(length)], max_tokens=6)
             for i in range(count)
         ]
-        for one in waves:
-            core.submit(one)
+        for each in waves:
+            core.submit(each)
         collect(results, core.step())
         assert len(core.scheduler.running) == count
-        assert max(one.slot for one in core.scheduler.running) < 21
+        assert max(each.slot for each in core.scheduler.running) < 21
         drain(core, results)
-        for one in waves:
-            assert results[one.request_id].token_ids == answer(one)[0]
+        for each in waves:
+            assert results[each.request_id].token_ids == answer(each)[0]
     assert core._runner._tables._groups[0]._by_slot.shape == (1, 32, 32), (
         "21 requests, and 26 blocks of one of them"
     )

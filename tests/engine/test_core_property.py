@@ -141,10 +141,10 @@ class Engine(RuleBasedStateMachine):
             assert len(self.model.computed) - before <= self.budget
             running = self.core.scheduler.running
             assert len(running) <= self.max_num_seqs
-            half = Counter(one.priority for one in running if one.lag > 1 and not one.unscored)
+            half = Counter(each.priority for each in running if each.lag > 1 and not each.unscored)
             assert all(count == 1 for count in half.values()), "two of a rank are half computed"
             if not any(self.model.windows):
-                assert all(one.num_preemptions <= RESERVE_AFTER_PREEMPTIONS for one in running)
+                assert all(each.num_preemptions <= RESERVE_AFTER_PREEMPTIONS for each in running)
             if len(self.model.computed) > before:
                 assert len(self.model.batches[-1].logit_rows) <= PROMPT_LOGIT_ROWS + len(running)
 
@@ -158,27 +158,27 @@ class Engine(RuleBasedStateMachine):
         if not hasattr(self, "core"):
             return
         # Every token of every request alone, a step each, and recomputing after preemptions.
-        tokens = sum(len(one.prompt_token_ids) + 60 for one in self.submitted.values())
+        tokens = sum(len(each.prompt_token_ids) + 60 for each in self.submitted.values())
         drain(self.core, self.results, max_steps=200 + 8 * tokens)
         assert self.core.stats().blocks_owned == 0
-        for name, one in self.submitted.items():
+        for name, each in self.submitted.items():
             expected, reason = answer(
-                one, max_len=self.core.limits.max_model_len, windows=self.model.windows
+                each, max_len=self.core.limits.max_model_len, windows=self.model.windows
             )
             got = self.results[name]
             if got.finish_reason in ("abort", "timeout"):
                 if got.finish_reason == "abort":
                     assert name in self.cancelled
                 else:
-                    assert one.timeout_s is not None
+                    assert each.timeout_s is not None
                 assert got.token_ids == expected[: len(got.token_ids)]
             else:
                 assert (got.token_ids, got.finish_reason) == (expected, reason)
                 assert all(output.error is None for output in got.outputs)
-            if one.params.prompt_logprobs is None or not got.outputs[0].queue_s:
+            if each.params.prompt_logprobs is None or not got.outputs[0].queue_s:
                 assert got.prompt_logprobs is None
             else:
-                assert got.prompt_logprobs == prompt_scores(one, windows=self.model.windows)
+                assert got.prompt_logprobs == prompt_scores(each, windows=self.model.windows)
 
 
 patient = partial(

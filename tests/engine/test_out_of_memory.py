@@ -32,8 +32,8 @@ def test_parts_are_all_rows_in_order_and_no_longer_than_the_limit(limit: int) ->
     assert [row for part in parts for row in part] == rows
     for part in parts:
         assert sum(row.num_tokens for row in part) <= limit or len(part) == 1
-    for one, other in pairwise(parts):
-        assert sum(row.num_tokens for row in one) + other[0].num_tokens > limit
+    for each, other in pairwise(parts):
+        assert sum(row.num_tokens for row in each) + other[0].num_tokens > limit
 
 
 def test_the_limit_halves_and_comes_back_after_good_steps() -> None:
@@ -72,22 +72,22 @@ def test_whatever_memory_there_is_every_answer_is_its_own(most: int, seed: int) 
         for i in range(9)
     ]  # fmt: skip
     results: dict[str, Collected] = {}
-    for number, one in enumerate(requests):
-        core.submit(one)
+    for number, request in enumerate(requests):
+        core.submit(request)
         collect(results, core.step())
         core.check()
         model.most_tokens = most if number % 3 else 48
     drain(core, results)
-    for one in requests:
-        assert results[one.request_id].token_ids == answer(one)[0]
-        assert results[one.request_id].finish_reason in ("length", "stop")
+    for request in requests:
+        assert results[request.request_id].token_ids == answer(request)[0]
+        assert results[request.request_id].finish_reason in ("length", "stop")
     stats = core.stats()
     assert stats.out_of_memory_steps > 0 and stats.num_preemptions == 0
     assert (
         stats.computed_tokens
         == sum(
-            len(one.prompt_token_ids) + len(results[one.request_id].token_ids) - 1
-            for one in requests
+            len(request.prompt_token_ids) + len(results[request.request_id].token_ids) - 1
+            for request in requests
         )
         - stats.prefix_hits_tokens
     )
@@ -133,7 +133,7 @@ def test_blocks_are_copied_one_by_one_where_there_is_too_little_for_all() -> Non
         drain(core)
         for i in range(3):
             core.submit(submit(f"r{i}", [*stem, 30 + i], max_tokens=4))
-        answers.append({name: one.token_ids for name, one in drain(core).items()})
+        answers.append({name: each.token_ids for name, each in drain(core).items()})
     assert answers[0] == answers[1]
 
 

@@ -18,7 +18,7 @@ from headrace.ops.interface import Ops
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
 from headrace.ops.placement import ALL_LAYERS, with_experts
 from tests.engine.mock import Collected, collect, drain, real_ops
-from tests.engine.test_exactness import cases, logprobs_of
+from tests.engine.streams import cases, logprobs_of
 from tests.tiny import NUM_TOKENS, tiny_checkpoint
 
 torch = pytest.importorskip("torch", reason="the torch backend needs PyTorch")
@@ -58,7 +58,7 @@ def filled(model: Model, kv: KVCacheArrays, lengths: list[int], rng: random.Rand
                 RaggedBatch(
                     np.array([rng.randrange(250) for _ in range(count)], np.int32),
                     np.arange(count, dtype=np.int32), np.array([0, count], np.int32),
-                    tuple(one[row : row + 1] for one in table), np.zeros(0, np.int32),
+                    tuple(each[row : row + 1] for each in table), np.zeros(0, np.int32),
                 ),
                 kv,
             )  # fmt: skip
@@ -103,7 +103,7 @@ def test_only_steps_of_one_token_each_and_no_more_than_are_recorded() -> None:
                         batch.logit_rows[:1])  # fmt: skip
     assert steps.forward(quiet) is None
     prompt = RaggedBatch(batch.token_ids, np.array([0, 1], np.int32), np.array([0, 2], np.int32),
-                         tuple(one[:1] for one in batch.block_tables),
+                         tuple(table[:1] for table in batch.block_tables),
                          batch.logit_rows[1:])  # fmt: skip
     assert steps.forward(prompt) is None
 
@@ -124,7 +124,7 @@ def test_nothing_is_recorded_where_nothing_can_be() -> None:
         _, _, steps = loaded("llama", ops)
         steps.record(4)
         assert steps.sizes == ()
-    assert all(2 * one == other for one, other in pairwise(SIZES))
+    assert all(2 * each == other for each, other in pairwise(SIZES))
 
 
 @pytest.mark.parametrize("eager", [False, True])
@@ -146,5 +146,7 @@ def test_an_engine_answers_the_same_with_recorded_steps(eager: bool) -> None:
             core.submit(case.submit)
             collect(results, core.step())
         drain(core, results)
-        answers.append({name: (one.token_ids, logprobs_of(one)) for name, one in results.items()})
+        answers.append(
+            {name: (result.token_ids, logprobs_of(result)) for name, result in results.items()}
+        )
     assert answers[0] == answers[1]

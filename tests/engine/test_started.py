@@ -27,11 +27,13 @@ def test_it_is_said_before_the_step_computes_and_only_the_first_time() -> None:
         said += core.step(on_started)
     assert core.stats().num_preemptions
     assert steps[0] == 0, "nothing had been computed"
-    names = [one.request_id for one in said if isinstance(one, Started)]
+    names = [each.request_id for each in said if isinstance(each, Started)]
     assert names == ["a", "b", "c"]
     for name in names:
-        first = next(one for one in said if isinstance(one, Output) and one.request_id == name)
-        started = next(one for one in said if isinstance(one, Started) and one.request_id == name)
+        first = next(each for each in said if isinstance(each, Output) and each.request_id == name)
+        started = next(
+            each for each in said if isinstance(each, Started) and each.request_id == name
+        )
         assert said.index(started) < said.index(first)
         assert started.queue_s == first.queue_s > 0
 

@@ -5,7 +5,6 @@ greedy tokens are those of the kernels.
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,14 @@ from headrace.ops.interface import DeviceMemory
 from headrace.ops.placement import with_experts
 from headrace.weights.open import open_checkpoint
 from tests.engine.mock import drain, real_ops, submit
-from tests.engine.test_exactness import (
+from tests.engine.model_with_head import check_head
+from tests.engine.streams import (
     GROUPS,
     KINDS,
     TINY,
+    Case,
+    Kinds,
     cases,
-    check_head,
     check_streams,
     check_together_is_what_alone_is,
 )
@@ -39,12 +40,14 @@ pytest.importorskip("torch", reason="the torch backend needs PyTorch")
 
 pytestmark = pytest.mark.torch
 
-STREAMS = 12
-"""Enough that some are computed together, some preempted and some cancelled."""
+
+def few_streams() -> list[Case]:
+    """Enough that some are computed together, some preempted and some cancelled."""
+    return cases(12, most_tokens=24)
 
 
 @pytest.mark.parametrize(
-    ("family", "codec", "kv"),
+    ("family", "codec", "kinds"),
     [
         ("llama", "F32", {}),
         ("qwen3", "Q8_0", {"kv_cache_dtype": "bf16"}),
@@ -55,11 +58,9 @@ STREAMS = 12
         pytest.param("llama", "Q4_0", KINDS["near"], marks=pytest.mark.load),
     ],
 )
-def test_together_is_bit_for_bit_what_alone_is(family: str, codec: str, kv: dict[str, Any]) -> None:
+def test_together_is_bit_for_bit_what_alone_is(family: str, codec: str, kinds: Kinds) -> None:
     shape = (GROUPS | TINY).get(family, {})
-    named = {"kv": kv["kv_cache_dtype"]} if "kv_cache_dtype" in kv else {}
-    rest = {name: value for name, value in kv.items() if name != "kv_cache_dtype"}
-    check_together_is_what_alone_is(family, shape, "torch", codec, STREAMS, **named, **rest)
+    check_together_is_what_alone_is(family, shape, "torch", codec, few_streams(), kinds)
 
 
 @pytest.mark.parametrize(
@@ -72,22 +73,31 @@ def test_together_is_bit_for_bit_what_alone_is(family: str, codec: str, kv: dict
     ],
 )
 def test_a_head_changes_no_bit(family: str, codec: str, kv: str, tmp_path: Path) -> None:
-    check_head("torch", family, codec, kv, tmp_path, STREAMS, is_short=False)
+    check_head("torch", family, codec, kv, tmp_path, few_streams(), short=(False,))
 
 
-FEW_TOKENS = 12
+FEW_TOKENS = 8
 """Of each answer of headrace-moe: experts are computed one after another here."""
 
 
-@pytest.mark.skipif(
-    not SHIPPED.exists(), reason="models/ is in the repository, in no sdist and no wheel"
-)
-def test_greedy_tokens_of_headrace_moe_are_those_of_transformers(tmp_path: Path) -> None:
-    """As they are on the kernels (tests/models/test_shipped_moe.py), at F32."""
-    entries = json.loads(GREEDY.read_text(encoding="utf-8"))[:3]
+@pytest.fixture(scope="module")
+def moe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """headrace-moe as a folder of F32."""
+    if not SHIPPED.exists():
+        pytest.skip("models/ is in the repository, in no sdist and no wheel")
+    return write_f32(tmp_path_factory.mktemp("moe") / "moe")
+
+
+@pytest.mark.parametrize("placed", [{}, {"cpu_moe": True}, {"n_cpu_moe": 3}])
+def test_greedy_tokens_of_headrace_moe_are_those_of_transformers(
+    placed: dict[str, Any], moe: Path
+) -> None:
+    """As they are on the kernels (tests/models/test_shipped_moe.py), at F32; of all layers, and
+    with the experts of all or some of them on the kernels."""
+    entries = json.loads(GREEDY.read_text(encoding="utf-8"))[:2]
     given = [entry["prompt"] for entry in entries]
-    settings = {"backend": "torch", "device": "cpu"}
-    greedy = greedy_of_headrace(write_f32(tmp_path / "moe"), given, FEW_TOKENS, **settings)
+    settings = {"backend": "torch", "device": "cpu", **placed}
+    greedy = greedy_of_headrace(moe, given, FEW_TOKENS, **settings)
     assert greedy == [entry["greedy"][:FEW_TOKENS] for entry in entries]
 
 
@@ -98,10 +108,10 @@ def test_greedy_tokens_of_a_small_model_are_those_of_the_kernels(shared_assets: 
     answers = []
     for backend in ("cpu", "torch"):
         llm = LLM(model, backend=backend, device="cpu")
-        answers.append([one.choices[0] for one in llm.generate(given, params, progress=False)])
-    for one, other in zip(*answers, strict=True):
-        assert one.token_ids == other.token_ids
-        assert one.text == other.text
+        answers.append([each.choices[0] for each in llm.generate(given, params, progress=False)])
+    for answer, other in zip(*answers, strict=True):
+        assert answer.token_ids == other.token_ids
+        assert answer.text == other.text
 
 
 def test_a_device_that_is_not_there_is_refused_before_anything_is_read(tmp_path: Path) -> None:
@@ -109,28 +119,10 @@ def test_a_device_that_is_not_there_is_refused_before_anything_is_read(tmp_path:
         LLM(tmp_path / "no-such-model.gguf", device="cuda:99")
 
 
-@pytest.mark.skipif(
-    not SHIPPED.exists(), reason="models/ is in the repository, in no sdist and no wheel"
-)
-@pytest.mark.parametrize(
-    "placed", [{"cpu_moe": True}, pytest.param({"n_cpu_moe": 3}, marks=pytest.mark.load)]
-)
-def test_greedy_tokens_are_the_same_with_experts_on_the_kernels(
-    placed: dict[str, Any], tmp_path: Path
-) -> None:
-    """All else of headrace-moe is computed by torch, at F32."""
-    entries = json.loads(GREEDY.read_text(encoding="utf-8"))[:3]
-    given = [entry["prompt"] for entry in entries]
-    settings = {"backend": "torch", "device": "cpu", **placed}
-    greedy = greedy_of_headrace(write_f32(tmp_path / "moe"), given, FEW_TOKENS, **settings)
-    assert greedy == [entry["greedy"][:FEW_TOKENS] for entry in entries]
-
-
 def test_streams_of_two_backends_are_what_each_alone_is() -> None:
     ops = with_experts(real_ops("torch"), real_ops("cpu"), 1)
     model = load_model(tiny_checkpoint("qwen3_moe", "Q8_0", logit_scale=2.0), ops)
-    requests = cases(STREAMS, random.Random(STREAMS))
-    check_streams(model, ops, requests, {"kv_cache_dtype": "bf16"})
+    check_streams(model, ops, few_streams(), {"kv_cache_dtype": "bf16"})
 
 
 def test_a_device_too_small_for_all_experts_has_some_on_the_cpu(

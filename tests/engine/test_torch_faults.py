@@ -56,14 +56,14 @@ def engine(ops: Ops, **settings: Any) -> EngineCore:
 
 def answers(core: EngineCore) -> dict[str, Any]:
     results: dict[str, Collected] = {}
-    for one in requests():
-        core.submit(one)
+    for each in requests():
+        core.submit(each)
         collect(results, core.step())
     drain(core, results)
     return {
-        name: (one.token_ids, one.finish_reason,
-               [entry for output in one.outputs for entry in output.logprobs or []])
-        for name, one in results.items()
+        name: (result.token_ids, result.finish_reason,
+               [entry for output in result.outputs for entry in output.logprobs or []])
+        for name, result in results.items()
     }  # fmt: skip
 
 

@@ -28,7 +28,6 @@ from headrace.weights.tensors.pieces import PiecedTensor
 from headrace.weights.tensors.source import TensorSource, source_of_array, source_of_tensor
 from tests.engine.mock import real_ops
 from tests.models.cases import GREEDY_STEPS, Session, greedy, prompt
-from tests.models.test_containers import SHORT_PROMPT_TOKENS
 from tests.models.test_gpt_oss import read
 from tests.models.test_quantised import REROUTED_ROWS, RMS_BOUND, apart
 from tests.tiny import tiny_checkpoint, tiny_config, write_tiny_hf
@@ -39,6 +38,7 @@ Bytes = npt.NDArray[np.uint8]
 LAYER = "model.layers.{}.mlp.experts"
 CPU = EngineConfig(model="-", backend="cpu")
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
+SHORT_PROMPT_TOKENS = 40
 
 
 def decoded(blocks: Bytes, scales: Bytes) -> Floats:

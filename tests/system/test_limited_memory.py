@@ -33,7 +33,7 @@ GROWTH_BYTES = 256 * 2**20
 PATHS = [path for method, path, _ in ROUTES if method == "POST" and "restart" not in path]
 # Where a field is read; other bodies go to every route.
 READERS = {
-    b'"prompt":': ["/v1/completions", "/tokenize", "/completion", "/api/generate"],
+    b'"prompt":': ["/v1/completions", "/tokenize", "/completion", "/infill", "/api/generate"],
     b'"messages":': [
         "/v1/chat/completions",
         "/tokenize",
@@ -43,7 +43,9 @@ READERS = {
     ],
     b'"tokens":': ["/detokenize"],
 }
-EVERYWHERE = ("words", "ids", "names")
+EVERYWHERE = ("names",)
+"""What a route does not know costs it most as hundreds of thousands of fields: a long value of a
+field that it does not read is passed over."""
 
 
 def _filled(before: str, unit: str, after: str, most: int = BODY_BYTES) -> bytes:

@@ -45,13 +45,13 @@ def test_a_prefix_of_512_tokens_shared_by_32_requests_is_computed_once() -> None
     model = MockModel()
     core = large_core(model)
     submits = [submit(str(i), PREFIX + tail) for i, tail in enumerate(tails(32))]
-    for one in submits:
-        core.submit(one)
+    for each in submits:
+        core.submit(each)
     results = drain(core)
     computed = Counter(position for position, _ in model.computed)
     assert all(computed[position] == 1 for position in range(512))
-    for one in submits:
-        assert results[one.request_id].token_ids == answer(one)[0]
+    for each in submits:
+        assert results[each.request_id].token_ids == answer(each)[0]
     cached = [results[str(i)].outputs[0].cached_tokens for i in range(32)]
     assert cached == [0] + [512] * 31
     assert core.stats().prefix_hits_tokens == 31 * 512
@@ -62,8 +62,8 @@ def test_when_the_first_is_cancelled_another_goes_on_from_where_it_was(steps: in
     model = MockModel()
     core = large_core(model)
     submits = [submit(str(i), PREFIX + tail) for i, tail in enumerate(tails(32))]
-    for one in submits:
-        core.submit(one)
+    for each in submits:
+        core.submit(each)
     results: dict[str, Collected] = {}
     for _ in range(steps):
         collect(results, core.step())
@@ -71,8 +71,8 @@ def test_when_the_first_is_cancelled_another_goes_on_from_where_it_was(steps: in
     core.cancel("0")
     core.check()
     drain(core, results)
-    for one in submits[1:]:
-        assert results[one.request_id].token_ids == answer(one)[0]
+    for each in submits[1:]:
+        assert results[each.request_id].token_ids == answer(each)[0]
     # Only tokens of a block that was not full yet are computed again.
     computed = Counter(position for position, _ in model.computed)
     assert sum(computed[position] for position in range(512)) < 512 + 16
@@ -88,12 +88,12 @@ def test_when_the_first_fails_the_next_computes_it_anew(
     core = large_core(model, max_num_batched_tokens=budget)
     core.submit(submit("bad", [*PREFIX, spoiled]))
     good = [submit(str(i), PREFIX + tail) for i, tail in enumerate([[1], [2, 3]])]
-    for one in good:
-        core.submit(one)
+    for each in good:
+        core.submit(each)
     results = drain(core)
     assert results["bad"].finish_reason == "error"
-    for one in good:
-        assert results[one.request_id].token_ids == answer(one, windows=windows)[0]
+    for each in good:
+        assert results[each.request_id].token_ids == answer(each, windows=windows)[0]
     # What a failed request computed is kept for nobody.
     assert Counter(position for position, _ in model.computed)[0] == 2
 
@@ -104,12 +104,12 @@ def test_in_flight_prefix_with_preemption_of_who_computes_it() -> None:
     submits = [
         submit(str(i), PREFIX[:100] + tail, max_tokens=120) for i, tail in enumerate(tails(8))
     ]
-    for one in submits:
-        core.submit(one)
+    for each in submits:
+        core.submit(each)
     results = drain(core)
     assert core.stats().num_preemptions
-    for one in submits:
-        assert results[one.request_id].token_ids == answer(one)[0]
+    for each in submits:
+        assert results[each.request_id].token_ids == answer(each)[0]
 
 
 def bare(name: str, token_ids: list[int], arrival: int) -> Request:
@@ -124,8 +124,8 @@ def test_who_waits_takes_over_when_the_promise_breaks_in_the_middle_of_a_step(en
     scheduler = Scheduler(kv, max_num_batched_tokens=128, max_num_seqs=4)
     first, second = bare("first", PREFIX[:64], 0), bare("second", [*PREFIX[:64], 1], 1)
     other = bare("other", [9] * 20, 2)
-    for one in (first, second, other):
-        scheduler.submit(one)
+    for each in (first, second, other):
+        scheduler.submit(each)
     plan = scheduler.schedule(0.0)
     assert [row.request for row in plan.rows] == [first, other], "who shares nothing passes by"
     assert second.waits_for is not None and second.waits_for.pending
@@ -208,7 +208,7 @@ def test_nothing_is_shared_when_the_prefix_cache_is_off() -> None:
         core.submit(submit(str(i), [*PREFIX[:64], i]))
     results = drain(core)
     assert len(model.computed) == 3 * (65 + 3)
-    assert all(one.outputs[0].cached_tokens == 0 for one in results.values())
+    assert all(result.outputs[0].cached_tokens == 0 for result in results.values())
     stats = core.stats()
     assert stats.blocks_cached == 0
     assert (stats.prefix_queries_tokens, stats.miss_reasons) == (0, {"disabled": 3})
@@ -252,14 +252,14 @@ def test_an_end_id_ends_every_copy_at_the_same_token() -> None:
         submit(str(i), [*PREFIX[:33], i], temperature=1.0, seed=i, ignore_eos=False, max_tokens=300)
         for i in range(20)
     ]
-    for one in submits:
-        core.submit(one)
+    for each in submits:
+        core.submit(each)
     results = drain(core)
-    reasons = Counter(one.finish_reason for one in results.values())
+    reasons = Counter(result.finish_reason for result in results.values())
     assert reasons["stop"] > 0
-    for one in submits:
-        got = results[one.request_id]
-        assert (got.token_ids, got.finish_reason) == answer(one)
+    for each in submits:
+        got = results[each.request_id]
+        assert (got.token_ids, got.finish_reason) == answer(each)
         if got.finish_reason == "stop":
             assert got.token_ids[-1] == EOS
             assert got.outputs[-1].stop_reason is None
@@ -291,8 +291,8 @@ def test_forgetting_what_is_cached_leaves_what_is_held_and_every_answer_right(
     again = submit("again", PREFIX[:120], max_tokens=20)
     core.submit(again)
     drain(core, results)
-    for one in (before, running, again):
-        assert results[one.request_id].token_ids == answer(one, windows=windows)[0]
+    for each in (before, running, again):
+        assert results[each.request_id].token_ids == answer(each, windows=windows)[0]
     if not any(windows):
         assert "evicted" not in (results["again"].outputs[0].cache_miss or "")
     core.reset_prefix_cache()
@@ -304,12 +304,12 @@ def test_forgetting_what_is_cached_leaves_what_is_held_and_every_answer_right(
 def test_who_waits_for_a_prefix_goes_on_after_the_cache_was_forgotten() -> None:
     core = make_core(max_num_batched_tokens=16)
     submits = [submit(str(i), [*PREFIX[:90], i], max_tokens=5) for i in range(4)]
-    for one in submits:
-        core.submit(one)
+    for each in submits:
+        core.submit(each)
     results: dict[str, Collected] = {}
     while core.has_work:
         collect(results, core.step())
         core.reset_prefix_cache()
         core.check()
-    for one in submits:
-        assert results[one.request_id].token_ids == answer(one)[0]
+    for each in submits:
+        assert results[each.request_id].token_ids == answer(each)[0]

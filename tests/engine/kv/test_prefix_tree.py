@@ -16,11 +16,11 @@ def key(*tokens: int) -> bytes:
 def path(tree: PrefixTree, keys: list[bytes], blocks: list[int], salt: str = "") -> list[Node]:
     """Make and hold the nodes of a path, those there already included."""
     nodes: list[Node] = []
-    for one, block in zip(keys, blocks, strict=True):
+    for each, block in zip(keys, blocks, strict=True):
         parent = nodes[-1] if nodes else None
-        node = tree.child(salt, parent, one)
+        node = tree.child(salt, parent, each)
         if node is None:
-            node = tree.insert(salt, parent, one, [(block,)])
+            node = tree.insert(salt, parent, each, [(block,)])
         else:
             tree.hold(node.parts[0])
         nodes.append(node)
@@ -149,9 +149,9 @@ def test_random_use_evicts_what_a_plain_least_recently_used_model_evicts() -> No
         elif tree.cached:
             in_use = {keys[: i + 1] for keys, _ in held for i in range(len(keys))}
             leaves = [
-                one for one in block_of
-                if one not in in_use
-                and not any(other[:-1] == one for other in block_of)
+                each for each in block_of
+                if each not in in_use
+                and not any(other[:-1] == each for other in block_of)
             ]  # fmt: skip
             oldest = min(leaves, key=lambda one: last_use[one])
             assert tree.evict() == (block_of.pop(oldest),)

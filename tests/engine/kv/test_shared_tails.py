@@ -112,7 +112,9 @@ def test_on_real_arithmetic_a_hit_of_every_length_gives_the_same_bits(
         expected, found = drain(alone)["after"], drain(warm)["after"]
         assert found.outputs[0].cached_tokens == length
         assert found.token_ids == expected.token_ids
-        assert [one.logprobs for one in found.outputs] == [one.logprobs for one in expected.outputs]
+        assert [output.logprobs for output in found.outputs] == [
+            output.logprobs for output in expected.outputs
+        ]
 
 
 def request_of(tokens: list[int], name: str = "r", max_len: int = 200) -> Request:

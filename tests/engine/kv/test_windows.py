@@ -51,12 +51,12 @@ def test_answers_are_those_of_a_window() -> None:
         MockModel(windows=(WINDOW,)), num_gpu_blocks_override=9, max_num_batched_tokens=32
     )
     asked = [submit(str(n), [n, *range(20), n] * 6, max_tokens=50, seed=n) for n in range(6)]
-    for one in asked:
-        core.submit(one)
+    for each in asked:
+        core.submit(each)
     results = drain(core)
-    for one in asked:
-        expected = answer(one, windows=(WINDOW,))
-        got = results[one.request_id]
+    for each in asked:
+        expected = answer(each, windows=(WINDOW,))
+        got = results[each.request_id]
         assert (got.token_ids, got.finish_reason) == expected
 
 

@@ -111,7 +111,7 @@ def test_the_kind_that_is_suggested_fits(available: int) -> None:
     if kind is None:
         assert "use a smaller model" in str(caught.value)
         smallest = checkpoint(CODECS[KINDS[-1]], layers=40)
-        whole = sum(one.nbytes for one in smallest.tensors.values())
+        whole = sum(tensor.nbytes for tensor in smallest.tensors.values())
         assert whole * MIX_MARGIN > available - REST_BYTES - 2
     else:
         check_weights_fit(checkpoint(CODECS[kind[1]], layers=40), "cpu", available)

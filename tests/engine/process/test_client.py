@@ -69,7 +69,7 @@ async def test_streams_run_side_by_side_and_say_what_they_say_alone(client: Engi
     assert alone[-1].finish_reason == "length"
     names = [f"{i:05d}" for i in range(10)]  # as long as "alone", so the same prompt
     together = await asyncio.gather(*(read(client, request(name)) for name in names))
-    tokens = [[token for output in one for token in output.token_ids] for one in together]
+    tokens = [[token for output in each for token in output.token_ids] for each in together]
     assert tokens == [[token for output in alone for token in output.token_ids]] * 10
     assert client.alive
     info = client.info
@@ -304,7 +304,7 @@ async def test_only_what_shows_that_the_loop_turns_is_a_sign_of_life(
     monkeypatch.setattr(client, "_send", sent.append)
     client.ping()
     client.ping()
-    assert [type(one) for one in sent] == [Ping], "one at a time, or they would pile up"
+    assert [type(each) for each in sent] == [Ping], "one at a time, or they would pile up"
     client._receive(Pong(1))
     client.ping()
     assert len(sent) == 2

@@ -46,11 +46,13 @@ async def test_nothing_is_lost_however_late_it_is_read(waiting: int, reason: Fin
             output = await unread.take()
             assert output is not None
             taken.append(output)
-    assert [token for one in taken for token in one.token_ids] == list(range(NUM_OUTPUTS))
-    assert [one.token_id for o in taken for one in o.logprobs or ()] == list(range(NUM_OUTPUTS))
+    assert [token for each in taken for token in each.token_ids] == list(range(NUM_OUTPUTS))
+    assert [logprob.token_id for o in taken for logprob in o.logprobs or ()] == list(
+        range(NUM_OUTPUTS)
+    )
     assert (taken[0].cached_tokens, taken[0].queue_s, taken[0].prefill_s) == (5, 0.25, 0.5)
     assert taken[0].cache_miss == "no_match at token 5"
-    assert [one.finish_reason for one in taken].count(reason) == 1
+    assert [each.finish_reason for each in taken].count(reason) == 1
     assert taken[-1].finish_reason == reason
     if waiting <= SEPARATE:
         assert taken == made

@@ -53,15 +53,15 @@ class Script:
 
     @property
     def said(self) -> list[FromCore]:
-        return [one for _, messages in self.frames for one in messages]
+        return [message for _, messages in self.frames for message in messages]
 
     def answers(self) -> list[tuple[int, FromCore]]:
         """Everything but Stats, each with the number of steps computed before it was sent."""
         return [
-            (steps, one)
+            (steps, message)
             for steps, messages in self.frames
-            for one in messages
-            if not isinstance(one, Stats)
+            for message in messages
+            if not isinstance(message, Stats)
         ]
 
 
@@ -90,10 +90,10 @@ def test_what_needs_no_step_is_said_before_the_next_one() -> None:
 def test_an_idle_engine_answers_and_forgets_its_prefix_cache() -> None:
     core = make_core(MockModel())
     link = served(core, [submit("a", prompt(40), max_tokens=1)], [], [ResetPrefixCache(3), Ping(1)])
-    answers = [one for _, one in link.answers()]
+    answers = [each for _, each in link.answers()]
     assert answers[-2:] == [PrefixCacheReset(3, 3), Pong(1)]
     assert core.kv.num_free == core.kv.num_blocks
-    last = [one for one in link.said if isinstance(one, Stats)][-1]
+    last = [each for each in link.said if isinstance(each, Stats)][-1]
     assert last.blocks_cached == 0
 
 
@@ -102,9 +102,9 @@ def test_a_timeout_and_a_cancel_are_last_words_and_others_go_on() -> None:
     one = submit("late", prompt(5), max_tokens=500, timeout_s=1.0)
     link = served(core, [one, submit("gone", prompt(6), max_tokens=500)], [Cancel("gone")])
     ends = {
-        one.request_id: one.finish_reason
-        for one in link.said
-        if isinstance(one, Output) and one.finish_reason
+        each.request_id: each.finish_reason
+        for each in link.said
+        if isinstance(each, Output) and each.finish_reason
     }
     assert ends == {"late": "timeout", "gone": "abort"}
 
@@ -113,8 +113,8 @@ def test_what_cannot_be_read_harms_only_itself() -> None:
     broken = msgspec.msgpack.encode({"type": "Submit", "request_id": "x", "prompt_token_ids": "?"})
     core = make_core(MockModel())
     link = served(core, [broken, b"\xc1", submit("a", prompt(5), max_tokens=1)])
-    outputs = [one for one in link.said if isinstance(one, Output)]
-    assert [(one.request_id, one.finish_reason) for one in outputs] == [
+    outputs = [each for each in link.said if isinstance(each, Output)]
+    assert [(output.request_id, output.finish_reason) for output in outputs] == [
         ("x", "error"),
         ("a", "length"),
     ]
@@ -140,7 +140,9 @@ def test_a_flood_does_not_keep_the_loop_from_stepping() -> None:
     serve(core, link)  # type: ignore[arg-type]
     assert time.perf_counter() - begun_s < 20
     assert taken[0] == MESSAGES_PER_STEP
-    ends = [one for one in link.said if isinstance(one, Output) and one.finish_reason == "length"]
+    ends = [
+        each for each in link.said if isinstance(each, Output) and each.finish_reason == "length"
+    ]
     assert len(ends) == MESSAGES_PER_STEP + 500
 
 
@@ -149,10 +151,10 @@ def test_submits_and_cancels_in_a_flood_are_cheap() -> None:
     core = make_core(MockModel(), max_num_seqs=1)
     submits = [Submit(str(i), prompt(100, i % 30), submit("x", [1]).params) for i in range(10_000)]
     begun_s = time.thread_time()
-    for one in submits:
-        core.submit(one)
-    for one in reversed(submits):
-        core.cancel(one.request_id)
+    for each in submits:
+        core.submit(each)
+    for each in reversed(submits):
+        core.cancel(each.request_id)
     # 1 ms each would be 20 s; a scan of the queue or of the heap for each is more than that.
     assert time.thread_time() - begun_s < 5
     assert len(core.step()) == 10_000
@@ -162,8 +164,8 @@ def test_a_malformed_message_that_is_no_request_ends_none() -> None:
     core = make_core(MockModel())
     garbled = msgspec.msgpack.encode({"type": "Ping", "request_id": "a", "number": "x"})
     link = served(core, [submit("a", prompt(5), max_tokens=3), garbled])
-    said = [one for one in link.said if isinstance(one, Output)]
-    assert [one.finish_reason for one in said] == [None, None, "length"]
+    said = [each for each in link.said if isinstance(each, Output)]
+    assert [each.finish_reason for each in said] == [None, None, "length"]
 
 
 def test_a_message_nested_without_end_harms_only_itself() -> None:
@@ -171,5 +173,5 @@ def test_a_message_nested_without_end_harms_only_itself() -> None:
     deep = b"\x91" * 6000 + b"\x01"
     named = b"\x83\xa4type\xa6Submit\xaarequest_id\xa1b\xa6params" + deep
     link = served(core, [deep, named, submit("a", prompt(5), max_tokens=3)])
-    said = [one for one in link.said if isinstance(one, Output)]
-    assert [one.request_id for one in said if one.finish_reason == "length"] == ["a"]
+    said = [each for each in link.said if isinstance(each, Output)]
+    assert [each.request_id for each in said if each.finish_reason == "length"] == ["a"]

@@ -40,7 +40,7 @@ async def engine(model: Path) -> AsyncIterator[SupervisedEngine]:
 
 
 async def read(engine: SupervisedEngine, submit: Submit) -> list[int]:
-    return [token for one in await outputs(engine, submit) for token in one.token_ids]
+    return [token for each in await outputs(engine, submit) for token in each.token_ids]
 
 
 async def outputs(engine: SupervisedEngine, submit: Submit) -> list[Output]:
@@ -216,7 +216,7 @@ async def test_a_restart_that_is_asked_for(model: Path) -> None:
                 async for _ in stream:
                     pass
             outcomes = await asyncio.gather(*asked, return_exceptions=True)
-            assert [type(one) for one in outcomes].count(EngineRestartingError) == 2
+            assert [type(outcome) for outcome in outcomes].count(EngineRestartingError) == 2
             assert not runs(pid)
             assert engine.status.state in ("restarting", "ready")
             await serves_again(engine, number)
@@ -224,7 +224,7 @@ async def test_a_restart_that_is_asked_for(model: Path) -> None:
             assert await read(engine, request("same")) == before
         assert engine.restarts["requested"] == 3
         assert sum(engine.restarts.values()) == 3
-        assert [one for one in events if isinstance(one, EngineRestarting)] == [
+        assert [event for event in events if isinstance(event, EngineRestarting)] == [
             EngineRestarting("requested", 0, 0, 0.0)
         ] * 3
     finally:

@@ -84,7 +84,7 @@ def test_penalties_are_of_prompt_and_output_as_they_should_be() -> None:
         if token_id in prompt + output:
             want = want / np.float32(1.5) if want > 0 else want * np.float32(1.5)
         assert row[token_id] == want
-    assert {bool(plain[one] > 0) for one in prompt + output} == {True, False}
+    assert {bool(plain[each] > 0) for each in prompt + output} == {True, False}
     row = after(prompt, output, frequency_penalty=0.25, presence_penalty=-1)
     expected = plain.copy()
     expected[2] += np.float32(1 - 0.25)

@@ -41,11 +41,13 @@ def test_they_are_the_raw_ones_of_every_token_but_the_first(chunk: int, max_toke
     got = drain(core)["a"]
     assert got.prompt_logprobs == prompt_scores(wanted)
     assert got.outputs[0].prompt_logprobs is got.prompt_logprobs
-    assert [None if one is None else one.token_id for one in got.prompt_logprobs or []] == [
+    assert [
+        None if logprob is None else logprob.token_id for logprob in got.prompt_logprobs or []
+    ] == [
         None,
         *prompt(150)[1:],
     ]
-    assert all(one is None or len(one.top) == 2 for one in got.prompt_logprobs or [])
+    assert all(logprob is None or len(logprob.top) == 2 for logprob in got.prompt_logprobs or [])
     assert got.token_ids == answer(wanted)[0]
     assert got.finish_reason == "length"
 
@@ -69,7 +71,7 @@ def test_real_arithmetic_gives_the_same_bits_whatever_the_chunks_and_as_when_the
     alone = core(64)
     alone.submit(Submit("drawn", stem, draws))
     drawn = drain(alone)["drawn"]
-    own = [entry for one in drawn.outputs for entry in one.logprobs or []]
+    own = [entry for output in drawn.outputs for entry in output.logprobs or []]
     text = [*stem, *drawn.token_ids]
     reads = SamplingParams(max_tokens=0, prompt_logprobs=3)
     given: list[list[TokenLogprob | None]] = []
@@ -117,9 +119,9 @@ def test_it_does_not_wait_for_a_prefix_in_flight() -> None:
     results: dict[str, Collected] = {}
     collect(results, core.step())
     core.check()
-    assert [one.request_id for one in core.scheduler.running] == ["first", "reads"]
+    assert [each.request_id for each in core.scheduler.running] == ["first", "reads"]
     drain(core, results)
-    assert len({tuple(one.token_ids) for one in results.values()}) == 1
+    assert len({tuple(result.token_ids) for result in results.values()}) == 1
 
 
 def test_preempted_in_the_middle_it_loses_and_repeats_nothing() -> None:
@@ -155,7 +157,7 @@ def test_rows_of_logits_are_bounded_over_all_requests_and_the_first_gets_them() 
     rows = [[(row.request.request_id, row.num_tokens) for row in plan.rows] for plan in plans]
     assert rows[0] == [("reads0", 64), ("plain", 200)], "who needs no logits passes"
     assert rows[1] == [("reads0", 36), ("reads1", 29)]
-    assert all(one.finish_reason == "length" for one in results.values())
+    assert all(result.finish_reason == "length" for result in results.values())
     assert sum(plan.num_tokens for plan in plans) == 500
 
 
@@ -234,8 +236,8 @@ def test_one_for_whom_a_step_has_no_rows_waits_and_lets_others_pass() -> None:
         core.submit(submit(name, prompt(200, i), prompt_logprobs=1))
     core.submit(submit("plain", prompt(20, 5)))
     core.step()
-    assert [one.request_id for one in core.scheduler.running] == ["a", "plain"]
-    assert [one.request_id for one in core.scheduler.waiting] == ["b"]
+    assert [each.request_id for each in core.scheduler.running] == ["a", "plain"]
+    assert [each.request_id for each in core.scheduler.waiting] == ["b"]
     results = drain(core)
     assert all(results[name].prompt_logprobs for name in "ab")
 
@@ -247,7 +249,7 @@ def test_it_does_not_pass_a_long_prompt_when_rows_would_cut_it() -> None:
     core.submit(submit("cut", prompt(PROMPT_LOGIT_ROWS + 20, 2), prompt_logprobs=1))
     core.submit(submit("whole", prompt(PROMPT_LOGIT_ROWS - 20, 3), prompt_logprobs=1))
     core.step()
-    assert [one.request_id for one in core.scheduler.running] == ["long", "whole"]
+    assert [each.request_id for each in core.scheduler.running] == ["long", "whole"]
     drain(core)
 
 

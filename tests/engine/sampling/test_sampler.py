@@ -81,7 +81,7 @@ def test_logprobs_are_of_the_raw_distribution_below_the_vocabulary() -> None:
 def test_each_request_gets_as_many_rivals_as_it_asked_for() -> None:
     counts = [None, 0, 3, None, NUM_TOKENS, 1]
     draws = sampler().sample(logits(6), [place(logprobs=count) for count in counts])
-    got = [None if one.logprob is None else len(one.logprob.top) for one in draws]
+    got = [None if draw.logprob is None else len(draw.logprob.top) for draw in draws]
     assert got == counts
 
 

@@ -102,8 +102,8 @@ def check_batch(
         asked[f"r{index}"] = submit(f"r{index}", prompt, **params)
         core.submit(asked[f"r{index}"])
     results = drain(core)
-    for name, one in asked.items():
-        expected, reason = answer(one)
+    for name, each in asked.items():
+        expected, reason = answer(each)
         got = results[name]
         assert (got.token_ids, got.finish_reason) == (expected, reason)
         if reason == "error":
@@ -119,12 +119,12 @@ def test_preempted_requests_count_their_tokens_once() -> None:
         )
         for index in range(4)
     }  # fmt: skip
-    for one in asked.values():
-        core.submit(one)
+    for each in asked.values():
+        core.submit(each)
     results = drain(core)
     assert core.stats().num_preemptions > 0
-    for name, one in asked.items():
-        assert (results[name].token_ids, results[name].finish_reason) == answer(one)
+    for name, each in asked.items():
+        assert (results[name].token_ids, results[name].finish_reason) == answer(each)
 
 
 def test_a_mask_that_leaves_nothing_ends_that_request_alone() -> None:

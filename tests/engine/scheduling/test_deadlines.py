@@ -49,7 +49,7 @@ def test_one_that_runs_keeps_what_it_said_and_its_blocks_are_free(steps: int) ->
     core.submit(submit("next", prompt(250, 2), max_tokens=2))
     collect(results, core.step())
     core.check()
-    assert [one.request_id for one in core.scheduler.running] == ["next"]
+    assert [each.request_id for each in core.scheduler.running] == ["next"]
     assert results["late"].finish_reason == "timeout"
     assert results["late"].token_ids == before == answer(late)[0][: len(before)]
     assert len(before) == max(0, steps - 2)
@@ -67,7 +67,7 @@ def test_preempted_ones_and_those_that_wait_for_a_prefix_end_too() -> None:
     core.submit(submit("shares", [*prompt(30, 3), 1], timeout_s=50.0))
     clock_of(core).now_s += 60.0
     outputs = core.step()
-    assert [(one.request_id, one.finish_reason) for one in outputs] == [
+    assert [(output.request_id, output.finish_reason) for output in outputs] == [
         (name, "timeout") for name in ("a", "b", "c", "shares")
     ]
     assert core.kv.num_owned == 0

@@ -36,12 +36,13 @@ def state(scheduler: Scheduler) -> dict[str, Any]:
     kv = scheduler.kv
     return {
         "running": [
-            (one.request_id, list(one.token_ids), one.num_computed,
-             [(table.blocks, table.num_dropped) for table in one.tables], one.num_covered, one.slot,
-             [node.digest for node in one.nodes], one.num_preemptions, one.first_token_s)
-            for one in scheduler.running
+            (each.request_id, list(each.token_ids), each.num_computed,
+             [(table.blocks, table.num_dropped) for table in each.tables], each.num_covered,
+             each.slot, [node.digest for node in each.nodes], each.num_preemptions,
+             each.first_token_s)
+            for each in scheduler.running
         ],
-        "waiting": [(one.request_id, list(one.token_ids)) for one in scheduler.waiting],
+        "waiting": [(each.request_id, list(each.token_ids)) for each in scheduler.waiting],
         "cached": [(part.node.digest, part.blocks) for part in kv._tree.cached],
         "free": list(kv._free),
         "touched": kv._num_touched,

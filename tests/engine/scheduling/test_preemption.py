@@ -16,8 +16,8 @@ def test_the_youngest_is_preempted_to_the_head_and_nobody_enters_in_that_step() 
     core = make_core(num_gpu_blocks_override=8, max_num_seqs=3)
     plans = plans_of(core)
     submits = [submit(name, prompt(30, i), max_tokens=60) for i, name in enumerate("abc", 1)]
-    for one in submits:
-        core.submit(one)
+    for each in submits:
+        core.submit(each)
     results: dict[str, Collected] = {}
     collect(results, core.step())
     assert len(core.scheduler.running) == 3
@@ -26,12 +26,12 @@ def test_the_youngest_is_preempted_to_the_head_and_nobody_enters_in_that_step() 
         collect(results, core.step())
         core.check()
     assert names_of(plans[-1]) == ["a", "b"]
-    assert [one.request_id for one in core.scheduler.waiting] == ["c", "tiny"]
+    assert [each.request_id for each in core.scheduler.waiting] == ["c", "tiny"]
     assert request(core, "c").num_computed == 0
     assert request(core, "c").num_preemptions == 1
     drain(core, results)
-    for one in submits:
-        assert results[one.request_id].token_ids == answer(one)[0]
+    for each in submits:
+        assert results[each.request_id].token_ids == answer(each)[0]
     assert results["c"].outputs[-1].num_preemptions >= 1
     assert results["a"].outputs[-1].num_preemptions == 0
     assert core.stats().num_preemptions >= 1
@@ -44,22 +44,22 @@ def test_a_request_preempted_often_gets_its_full_length_and_is_left_alone() -> N
         submit(str(i), prompt(length, i), max_tokens=max_tokens)
         for i, (length, max_tokens) in enumerate(shapes)
     ]
-    for one in submits:
-        core.submit(one)
+    for each in submits:
+        core.submit(each)
     results: dict[str, Collected] = {}
     reserved_seen = False
     while core.has_work:
         collect(results, core.step())
         core.check()
-        for one in core.scheduler.running:
-            assert one.num_preemptions <= RESERVE_AFTER_PREEMPTIONS
-            if one.num_preemptions == RESERVE_AFTER_PREEMPTIONS:
+        for each in core.scheduler.running:
+            assert each.num_preemptions <= RESERVE_AFTER_PREEMPTIONS
+            if each.num_preemptions == RESERVE_AFTER_PREEMPTIONS:
                 reserved_seen = True
-                assert len(one.tables[0].blocks) == core.kv.blocks_for(one.max_len)
+                assert len(each.tables[0].blocks) == core.kv.blocks_for(each.max_len)
     assert reserved_seen
-    for one in submits:
-        assert results[one.request_id].token_ids == answer(one)[0]
-        assert results[one.request_id].outputs[-1].num_preemptions <= RESERVE_AFTER_PREEMPTIONS
+    for each in submits:
+        assert results[each.request_id].token_ids == answer(each)[0]
+        assert results[each.request_id].outputs[-1].num_preemptions <= RESERVE_AFTER_PREEMPTIONS
 
 
 def test_a_reserved_request_is_no_victim_even_if_it_is_the_youngest() -> None:
@@ -93,8 +93,8 @@ def test_a_resumed_request_finds_its_own_blocks_and_counts_no_second_hit() -> No
     model = MockModel()
     core = make_core(model, num_gpu_blocks_override=8, max_num_seqs=2)
     submits = [submit(name, prompt(30, i), max_tokens=50) for i, name in enumerate("ab", 1)]
-    for one in submits:
-        core.submit(one)
+    for each in submits:
+        core.submit(each)
     results = drain(core)
     assert results["b"].outputs[-1].num_preemptions == 1
     assert core.stats().prefix_hits_tokens == 0
@@ -117,5 +117,5 @@ def test_nobody_enters_in_a_step_that_preempts(seed: int) -> None:
         core.step()
         if plans[-1].num_preempted:
             assert not plans[-1].started
-            beside_a_prompt += any(one.lag > 32 for one in core.scheduler.running)
+            beside_a_prompt += any(each.lag > 32 for each in core.scheduler.running)
     assert beside_a_prompt

@@ -22,11 +22,11 @@ FLOODS = pytest.mark.parametrize(
 
 
 def waiting_of(core: EngineCore) -> list[str]:
-    return [one.request_id for one in core.scheduler.waiting]
+    return [each.request_id for each in core.scheduler.waiting]
 
 
 def running_of(core: EngineCore) -> list[str]:
-    return [one.request_id for one in core.scheduler.running]
+    return [each.request_id for each in core.scheduler.running]
 
 
 def test_lower_numbers_enter_first_and_equals_in_order_of_arrival() -> None:
@@ -56,8 +56,8 @@ def test_a_lower_number_takes_the_slot_of_the_last_in_rank() -> None:
         name: submit(name, prompt(20, i), max_tokens=30, priority=priority)
         for i, (name, priority) in enumerate((("x", 1), ("y", 5), ("z", 5)))
     }
-    for one in submits.values():
-        core.submit(one)
+    for each in submits.values():
+        core.submit(each)
     results: dict[str, Collected] = {}
     for _ in range(3):
         collect(results, core.step())
@@ -74,8 +74,8 @@ def test_a_lower_number_takes_the_slot_of_the_last_in_rank() -> None:
     assert core.stats().preemption_reasons == {"priority": 1}
     computed = len(core._model.computed)  # type: ignore[attr-defined]
     drain(core, results)
-    for name, one in submits.items():
-        assert results[name].token_ids == answer(one)[0]
+    for name, each in submits.items():
+        assert results[name].token_ids == answer(each)[0]
     assert results["z"].outputs[-1].num_preemptions == 1
     assert results["y"].outputs[-1].num_preemptions == 0
     again = len(core._model.computed) - computed - (2 + 26 + 26 + 26 + 22)  # type: ignore[attr-defined]
@@ -103,7 +103,7 @@ def test_a_lower_number_takes_blocks_of_no_more_than_are_needed() -> None:
     core.check()
     assert running_of(core) == ["urgent", "a", "b"]
     assert core.stats().preemption_reasons == {"priority": 1}
-    assert all(len(one.token_ids) for one in drain(core).values())
+    assert all(len(each.token_ids) for each in drain(core).values())
 
 
 def test_nobody_goes_where_all_that_may_go_are_too_few() -> None:
@@ -207,8 +207,8 @@ def test_nobody_waits_for_a_prefix_that_one_behind_it_computes() -> None:
     assert waiting_of(core) == ["equal"]
     results = drain(core)
     assert results["urgent"].outputs[0].cache_miss == "in_flight at token 16"
-    for one in (urgent, equal):
-        assert results[one.request_id].token_ids == answer(one)[0]
+    for each in (urgent, equal):
+        assert results[each.request_id].token_ids == answer(each)[0]
     order = [name for name in results if results[name].finish_reason]
     assert order[0] == "urgent"
 
@@ -217,7 +217,7 @@ def test_no_place_is_taken_that_would_get_no_budget() -> None:
     core = make_core(scheduling_policy="priority", max_num_seqs=2, max_num_batched_tokens=2)
     for name in "ab":
         core.submit(submit(name, prompt(2, ord(name)), max_tokens=10, priority=5))
-    while any(one.lag > 1 for one in core.scheduler.running) or waiting_of(core):
+    while any(each.lag > 1 for each in core.scheduler.running) or waiting_of(core):
         core.step()
     core.submit(submit("urgent", prompt(3, 9), max_tokens=1, priority=1))
     core.step()
@@ -284,11 +284,11 @@ def test_every_request_ends_and_is_preempted_a_bounded_number_of_times(
             break
         collect(results, core.step())
         core.check()
-        for one in core.scheduler.running:
-            assert one.num_preemptions <= RESERVE_AFTER_PREEMPTIONS
-    for one in submits:
-        got = results[one.request_id]
-        assert (got.token_ids, got.finish_reason) == answer(one)
+        for each in core.scheduler.running:
+            assert each.num_preemptions <= RESERVE_AFTER_PREEMPTIONS
+    for each in submits:
+        got = results[each.request_id]
+        assert (got.token_ids, got.finish_reason) == answer(each)
         assert got.outputs[-1].num_preemptions <= RESERVE_AFTER_PREEMPTIONS
     stats = core.stats()
     assert stats.num_preemptions == sum(stats.preemption_reasons.values())

@@ -73,8 +73,8 @@ def test_a_short_prompt_starts_while_a_long_one_is_prefilled() -> None:
     assert sum(row.num_tokens for row in long_rows) == len(LONG)
     drain(core, results)
     unhurried = submit("long", LONG, max_tokens=2)
-    for one in (*submits.values(), unhurried):
-        assert results[one.request_id].token_ids == answer(one)[0]
+    for each in (*submits.values(), unhurried):
+        assert results[each.request_id].token_ids == answer(each)[0]
 
 
 def test_any_flood_of_short_prompts_leaves_half_of_each_step_to_the_long_one() -> None:
@@ -174,8 +174,8 @@ def test_a_budget_below_the_number_of_decodes_serves_the_oldest_and_all_finish()
         core.submit(submit(str(i), prompt(3, i), max_tokens=6))
     results = drain(core)
     assert all(plan.num_tokens <= 2 for plan in plans)
-    assert all(len(one.token_ids) == 6 for one in results.values())
-    finished = [name for name, one in results.items() if one.finish_reason]
+    assert all(len(result.token_ids) == 6 for result in results.values())
+    finished = [name for name, result in results.items() if result.finish_reason]
     assert finished == ["0", "1", "2", "3", "4"]
 
 
@@ -219,7 +219,7 @@ def test_a_head_that_does_not_fit_is_not_passed() -> None:
     core.submit(submit("large", prompt(130, 2), max_tokens=4))
     core.submit(submit("small", prompt(5, 3), max_tokens=4))
     core.step()
-    assert [one.request_id for one in core.scheduler.waiting] == ["large", "small"]
+    assert [each.request_id for each in core.scheduler.waiting] == ["large", "small"]
     results = drain(core)
     assert list(results) == ["a", "large", "small"]
 
@@ -233,8 +233,8 @@ def test_cancel_frees_everything_at_once_in_every_state(victim: str) -> None:
         "preempted": submit("preempted", prompt(20, 3), max_tokens=100),
     }
     results: dict[str, Collected] = {}
-    for one in submits.values():
-        core.submit(one)
+    for each in submits.values():
+        core.submit(each)
     while not request(core, "preempted").num_preemptions:
         collect(results, core.step())
     assert request(core, "preempted").state is State.WAITING
@@ -262,8 +262,8 @@ def test_cancel_frees_everything_at_once_in_every_state(victim: str) -> None:
     assert core.kv.num_owned == 0
     last = results[victim].outputs[-1]
     assert (last.finish_reason, last.token_ids) == ("abort", [])
-    for name, one in submits.items():
-        expected = answer(one)[0]
+    for name, each in submits.items():
+        expected = answer(each)[0]
         got = results[name].token_ids
         whole = results[name].finish_reason == "length"
         assert got == (expected if whole else expected[: len(got)])

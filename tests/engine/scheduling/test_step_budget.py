@@ -132,8 +132,8 @@ def test_chunks_shrink_with_depth_while_a_stream_runs_and_no_step_is_too_long() 
     assert all(0.09 < plan.limited_s <= 0.1 for plan in cut)
     assert told.core.stats().limited_steps == len(cut)
     drain(told.core, told.results)
-    for one in (told.stream, long):
-        assert told.results[one.request_id].token_ids == answer(one)[0]
+    for each in (told.stream, long):
+        assert told.results[each.request_id].token_ids == answer(each)[0]
 
 
 def test_chunks_are_whole_before_a_stream_begins_and_after_it_ends() -> None:
@@ -178,7 +178,7 @@ def test_no_new_request_is_let_in_without_room_for_any_of_it() -> None:
         told.core.submit(submit(f"{number}", prompt(100, 5 + number), max_tokens=2))
     told.step()
     assert sizes_of(told.plans) == [[("stream", 1), ("0", 80)]]
-    assert [one.request_id for one in told.core.scheduler.waiting] == ["1", "2"]
+    assert [each.request_id for each in told.core.scheduler.waiting] == ["1", "2"]
 
 
 def test_an_urgent_one_displaces_nobody_in_a_step_without_time_for_it() -> None:
@@ -310,8 +310,8 @@ def test_an_engine_learns_its_rates_and_holds_the_target(speculation: str) -> No
     assert stats.limited_steps == len(took) - 1
     assert stats.limited_step_s == pytest.approx(stats.limited_step_predicted_s, rel=0.05)
     drain(core, results)
-    for one in (before, stream, long):
-        assert results[one.request_id].token_ids == answer(one)[0]
+    for each in (before, stream, long):
+        assert results[each.request_id].token_ids == answer(each)[0]
 
 
 def test_without_a_limit_chunks_are_whole_beside_a_stream() -> None:

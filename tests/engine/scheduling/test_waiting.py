@@ -25,7 +25,7 @@ def test_the_order_is_that_of_lists_by_priority(moves: list[tuple[str, int]]) ->
     expected: dict[int, list[Request]] = {-1: [], 0: [], 7: []}
     out: list[Request] = []
     for arrival, (move, number) in enumerate(moves):
-        waiting = [one for level in sorted(expected) for one in expected[level]]
+        waiting = [each for level in sorted(expected) for each in expected[level]]
         if move == "add":
             new = request(arrival, (-1, 0, 7)[number % 3])
             queue.add(new)
@@ -39,7 +39,7 @@ def test_the_order_is_that_of_lists_by_priority(moves: list[tuple[str, int]]) ->
             queue.remove(gone)
             expected[gone.priority].remove(gone)
             out.append(gone)
-        waiting = [one for level in sorted(expected) for one in expected[level]]
+        waiting = [each for level in sorted(expected) for each in expected[level]]
         assert list(queue) == waiting
         assert len(queue) == len(waiting)
         assert queue.num_put_back <= len(waiting)
@@ -65,12 +65,12 @@ def test_ten_thousand_in_the_queue_cost_microseconds_each() -> None:
     queue = WaitingQueue()
     requests = [request(arrival, arrival * 7919 % 5) for arrival in range(10_000)]
     begun_s = time.perf_counter()
-    for one in requests:
-        queue.add(one)
-    for one in requests[::2]:
-        queue.remove(one)
-    for one in requests[1::2]:
-        queue.remove(one)
+    for each in requests:
+        queue.add(each)
+    for each in requests[::2]:
+        queue.remove(each)
+    for each in requests[1::2]:
+        queue.remove(each)
     # A scan of the queue for each would take 10,000 times 100 µs and more.
     assert time.perf_counter() - begun_s < 2.0
     assert not len(queue)

@@ -127,7 +127,7 @@ def library(source: Source, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def typed(source: Source, out: Path, name: str) -> Mapping[str, int]:
     """The kinds that `headrace quantize --json` states of a folder it made."""
     command = [sys.executable, "-m", "headrace.cli.main", "quantize", str(source.folder), str(out)]
-    command += ["--format", name, "--compressor", str(COMPRESS), "--json"]
+    command += ["--format", name, "--compressor", str(COMPRESS), "--threads", "1", "--json"]
     if FORMATS[name].reads_text:
         command += ["--text", str(CALIBRATED), "--context", "64", "--windows", "2"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)

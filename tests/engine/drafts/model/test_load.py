@@ -53,8 +53,8 @@ def test_the_vocabulary_is_compared_across_kinds_of_files_and_padding(tmp_path: 
     gguf = open_checkpoint(write_tiny_gguf(tmp_path, "llama", vocab=288))
     folder = open_checkpoint(write_tiny_hf(tmp_path, "qwen3", vocab=320))
     padded = open_checkpoint(write_tiny_gguf(tmp_path / "other", "llama", vocab=352))
-    for one, other in [(gguf, folder), (folder, gguf), (gguf, padded), (folder, folder)]:
-        check_same_tokens(one, other)
+    for each, other in [(gguf, folder), (folder, gguf), (gguf, padded), (folder, folder)]:
+        check_same_tokens(each, other)
 
 
 def test_another_vocabulary_is_refused_with_what_differs(tmp_path: Path) -> None:
