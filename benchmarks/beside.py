@@ -95,7 +95,7 @@ def first_touched(
     A case before it warms both up; what the last one needs beyond that was never touched.
     """
     every = [measured(name, model, session, serve) for _ in range(processes)]
-    last = [row.result for one in every for row in one.rows[-1:]]
+    last = [row.result for each in every for row in each.rows[-1:]]
     of_first = CaseResult(
         case=session.cases[-1].name,
         ours=tuple(result.ours[0] for result in last),
@@ -142,9 +142,9 @@ def cells(row: Row, aim: float | None) -> list[object]:
 
 def report(peer: str, every: Sequence[Measured], aims: Mapping[tuple[str, str], float]) -> str:
     """The table of all sessions, and below it what ran. aims: ratios by model and case."""
-    rows = [row for one in every for row in one.rows]
+    rows = [row for each in every for row in each.rows]
     body = [cells(row, aims.get((row.model, row.name))) for row in rows]
-    lines = dict.fromkeys(line for one in every for line in one.lines)
+    lines = dict.fromkeys(line for each in every for line in each.lines)
     return "\n".join([table(columns(peer), body), "", *(f"- {line}" for line in lines)])
 
 

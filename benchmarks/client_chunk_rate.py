@@ -53,8 +53,8 @@ MEANINGS: dict[Standing, str] = {
 def window_ns(records: Sequence[RequestRecord]) -> tuple[int, int]:
     """From the first end to the last start: while all streams were at work."""
     return (
-        min(one.end_ns for one in records if one.end_ns is not None),
-        max(one.intended_ns for one in records),
+        min(record.end_ns for record in records if record.end_ns is not None),
+        max(record.intended_ns for record in records),
     )
 
 
@@ -68,8 +68,10 @@ def chunk_figures(records: Sequence[RequestRecord], every_ms: float) -> dict[str
     import numpy as np
 
     begin, end = window_ns(records)
-    at = np.array([[chunk.at_ns for chunk in one.content] for one in records], dtype=np.int64)
-    stamps = np.array([[c.stamped_ns for c in one.content] for one in records], dtype=np.int64)
+    at = np.array([[chunk.at_ns for chunk in record.content] for record in records], dtype=np.int64)
+    stamps = np.array(
+        [[c.stamped_ns for c in record.content] for record in records], dtype=np.int64
+    )
     pace = np.arange(at.shape[1], dtype=np.int64) * round(every_ms * 1e6)
     off = stamps - pace
     late = (off - off.min(axis=1, keepdims=True)) / 1e6
@@ -114,8 +116,8 @@ def next_rate(steps: Sequence[dict[str, Any]], first: float, precision: float) -
     None at the end, and where nothing is held at a hundredth of the first.
     """
     tried: dict[bool, list[float]] = {True: [], False: []}
-    for one in steps:
-        tried[one["standing"] == "held"].append(one["offered_per_s"])
+    for step in steps:
+        tried[step["standing"] == "held"].append(step["offered_per_s"])
     held, beyond = max(tried[True], default=None), min(tried[False], default=None)
     if held is None:
         following = first if beyond is None else beyond / 2
@@ -124,7 +126,7 @@ def next_rate(steps: Sequence[dict[str, Any]], first: float, precision: float) -
         return held * 2
     if beyond > held * (1 + precision):
         return (held + beyond) / 2
-    if any(one["standing"] in ("client", "unsaid", "source") for one in steps):
+    if any(step["standing"] in ("client", "unsaid", "source") for step in steps):
         return None
     return max(tried[False]) * FURTHER
 
@@ -138,9 +140,11 @@ def client(url: str, offered_per_s: float, seconds: float, processes: int) -> di
     flags += ["--output-tokens", str(CHUNKS), "--max-error-rate", "1", "--quiet"]
     done = load_here(flags)
     whole = [
-        one
-        for one in done.run.requests
-        if one.failure is None and len(one.content) == CHUNKS and one.sent_ns is not None
+        request
+        for request in done.run.requests
+        if request.failure is None
+        and len(request.content) == CHUNKS
+        and request.sent_ns is not None
     ]
     verdict = done.summary.client
     if len(whole) < 2:
@@ -212,7 +216,7 @@ def one_rate(
             stack.enter_context(endpoint([*source, str(first.facts["port"])], on=theirs))
             for _ in range(many - 1)
         ]
-        sources = [one.process.pid for one in (first, *others)]
+        sources = [each.process.pid for each in (first, *others)]
         spent_s = -sum(map(cpu_s, sources))
         step = json_of([*command, first.url], timeout_s=60 + 20 * seconds, on=ours)
         spent_s += sum(map(cpu_s, sources))
@@ -224,7 +228,7 @@ def one_rate(
 
 def report(found: Sequence[dict[str, Any]]) -> str:
     """A table for each number of processes, and what it comes to."""
-    return "\n\n".join(_report(one) for one in found)
+    return "\n\n".join(_report(each) for each in found)
 
 
 def _report(found: dict[str, Any]) -> str:
@@ -233,19 +237,19 @@ def _report(found: dict[str, Any]) -> str:
     columns += ["source late p99, ms", "what it showed"]
     rows = [
         [
-            number(one["offered_per_s"], 0),
-            number(one["sent_per_s"], 0),
-            number(one["received_per_s"], 0),
-            number(one["lag_p50_ms"]),
-            number(one["lag_p99_ms"]),
-            number(one["loop_lag_p99_ms"]),
-            f"{one['cpu_share']:.0%}",
-            number(one["client_cpu_us"], 1),
-            number(one["source_cpu_us"], 1),
-            number(one["source_late_p99_ms"]),
-            MEANINGS[one["standing"]],
+            number(each["offered_per_s"], 0),
+            number(each["sent_per_s"], 0),
+            number(each["received_per_s"], 0),
+            number(each["lag_p50_ms"]),
+            number(each["lag_p99_ms"]),
+            number(each["loop_lag_p99_ms"]),
+            f"{each['cpu_share']:.0%}",
+            number(each["client_cpu_us"], 1),
+            number(each["source_cpu_us"], 1),
+            number(each["source_late_p99_ms"]),
+            MEANINGS[each["standing"]],
         ]
-        for one in found["steps"]
+        for each in found["steps"]
     ]
     many = found["processes"]
     shared = sorted(set(found["client_cores"]) & set(found["source_cores"]))
@@ -256,15 +260,15 @@ def _report(found: dict[str, Any]) -> str:
 
 
 def _told(steps: Sequence[dict[str, Any]]) -> str:
-    held = [one for one in steps if one["standing"] == "held"]
-    beyond = next((one for one in steps if one["standing"] != "held"), None)
+    held = [step for step in steps if step["standing"] == "held"]
+    beyond = next((step for step in steps if step["standing"] != "held"), None)
     text = "No rate was held." if not held else f"Held: {held[-1]['offered_per_s']:,.0f} chunks/s."
     if beyond is None:
         return text + " Nothing higher was tried."
     text += f" At {beyond['offered_per_s']:,.0f}: {MEANINGS[beyond['standing']]}"
     if beyond["standing"] == "source":
         return text + ", so the client's own limit lies higher."
-    said = next((one for one in steps if one["standing"] == "client"), None)
+    said = next((step for step in steps if step["standing"] == "client"), None)
     if said is None:
         return text + ". The client did not say so at any rate that was tried."
     return f"{text}. Its words at {said['offered_per_s']:,.0f}: {' '.join(said['verdict'])}"
@@ -296,7 +300,7 @@ def main() -> int:
         sys.stdout.write(json.dumps({"machine": facts, "results": results}) + "\n")
     else:
         sys.stdout.write(f"{report(results)}\n\n{surroundings_line(facts)}\n")
-    return int(any("unsaid" in step["trials"] for one in results for step in one["steps"]))
+    return int(any("unsaid" in step["trials"] for result in results for step in result["steps"]))
 
 
 if __name__ == "__main__":

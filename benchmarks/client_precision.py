@@ -270,13 +270,13 @@ def measure(
 def report(runs: Sequence[dict[str, Any]], programme: Programme) -> str:
     """The table and what it says."""
     columns = ["ms"]
-    for one in runs:
-        columns += [f"{one['rate']:g}/s p50", "p99", "most"]
+    for run in runs:
+        columns += [f"{run['rate']:g}/s p50", "p99", "most"]
     rows: list[list[object]] = []
     for name, title in NAMES.items():
         row: list[object] = [title]
-        for one in runs:
-            row += [number(one["errors_ms"][name][key], 3) for key in ("p50", "p99", "most")]
+        for run in runs:
+            row += [number(run["errors_ms"][name][key], 3) for key in ("p50", "p99", "most")]
         rows.append(row)
     lines = [
         f"Programmed: TTFT {programme.ttft_ms:g} ms, TPOT {programme.tpot_ms:g} ms, {CHUNKS} "
@@ -286,14 +286,14 @@ def report(runs: Sequence[dict[str, Any]], programme: Programme) -> str:
         table(columns, rows),
         "",
     ]
-    for one in runs:
-        errors, recovered = (beyond(one["errors_ms"], names) for names in (ERRORS, RECOVERED))
+    for run in runs:
+        errors, recovered = (beyond(run["errors_ms"], names) for names in (ERRORS, RECOVERED))
         lines.append(
-            f"* {one['rate']:g}/s: {one['completed']} of {one['requests']} requests completed, "
-            f"{one['chunked_as_programmed']} of them in the chunks that were programmed. Within "
+            f"* {run['rate']:g}/s: {run['completed']} of {run['requests']} requests completed, "
+            f"{run['chunked_as_programmed']} of them in the chunks that were programmed. Within "
             f"{TARGET_P50_MS:g} ms at p50 and {TARGET_P99_MS:g} ms at p99: errors against the "
             f"mock's stamps {_judgement(errors)}, what was programmed {_judgement(recovered)}. "
-            + " ".join([*one["verdict"], *_view(one)])
+            + " ".join([*run["verdict"], *_view(run)])
         )
     return "\n".join(lines)
 
@@ -339,8 +339,8 @@ def main() -> int:
         sys.stdout.write(json.dumps(told) + "\n")
     else:
         sys.stdout.write(f"{report(runs, programme)}\n\n{surroundings_line(facts)}\n")
-    whole = all(one["chunked_as_programmed"] == one["requests"] for one in runs)
-    met = whole and not any(beyond(one["errors_ms"], ERRORS) for one in runs)
+    whole = all(run["chunked_as_programmed"] == run["requests"] for run in runs)
+    met = whole and not any(beyond(run["errors_ms"], ERRORS) for run in runs)
     return int(not options.quick and not met)
 
 

@@ -83,7 +83,7 @@ async def _run(server: Server, asked: argparse.Namespace) -> dict[str, Any]:
         "kills": asked.kills,
         "clients": asked.clients,
         "requests": dict(seen),
-        "recovery_s": [round(one, 4) for one in recovery_s],
+        "recovery_s": [round(each, 4) for each in recovery_s],
         "recovery_p50_s": round(_percentile(recovery_s, 0.50), 4),
         "recovery_p99_s": round(_percentile(recovery_s, 0.99), 4),
     }
@@ -103,7 +103,7 @@ async def _kill(client: httpx.AsyncClient, server: Server, kill: int) -> float:
 
 def _engine_pid(server: Server) -> int:
     tasks = Path(f"/proc/{server.process.pid}/task").iterdir()
-    (pid,) = {int(one) for task in tasks for one in (task / "children").read_text().split()}
+    (pid,) = {int(each) for task in tasks for each in (task / "children").read_text().split()}
     return pid
 
 

@@ -82,7 +82,7 @@ def decode_step_us(
     for index in range(num_requests):
         prompt = [(index + i) % VOCAB for i in range(prompt_tokens)]
         core.submit(Submit(str(index), prompt, chosen))
-    while any(one.lag != 1 for one in core.scheduler.running) or core.scheduler.waiting:
+    while any(each.lag != 1 for each in core.scheduler.running) or core.scheduler.waiting:
         core.step()
     return _median_us(core, STEPS)
 

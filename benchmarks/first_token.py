@@ -151,7 +151,9 @@ def main() -> None:
                 measure(command, phases=name == "headrace", memory=number == options.runs)
             )
     if options.json:
-        result: dict[str, Any] = {name: [one._asdict() for one in of] for name, of in runs.items()}
+        result: dict[str, Any] = {
+            name: [each._asdict() for each in of] for name, of in runs.items()
+        }
         print(json.dumps(result))
         return
     print(f"{options.runs} runs each", *_lines(runs), sep="\n")

@@ -135,9 +135,9 @@ async def flood(
     running = [Answer(RUNNING) for _ in range(num_running)]
     before = [
         asyncio.ensure_future(
-            ask(*await connect(), body(model, requests + index, RUNNING, RUNNING_TOKENS), one)
+            ask(*await connect(), body(model, requests + index, RUNNING, RUNNING_TOKENS), each)
         )
-        for index, one in enumerate(running)
+        for index, each in enumerate(running)
     ]
     connections = await asyncio.gather(*(connect() for _ in range(requests)))
     every = max(1, requests // high) if high else requests + 1
@@ -157,7 +157,7 @@ async def flood(
     for _, writer in connections:
         writer.close()
     await asyncio.gather(*before)
-    refused_s = begun_s + max((one.end_s for one in answers if one.status == 429), default=0.0)
+    refused_s = begun_s + max((each.end_s for each in answers if each.status == 429), default=0.0)
     return Fates(answers, running, begun_s, refused_s, cpu_s)
 
 
@@ -165,8 +165,8 @@ def gaps(running: list[Answer], from_s: float, to_s: float) -> list[float]:
     """Seconds between the events of each stream that ended within."""
     return [
         later - earlier
-        for one in running
-        for earlier, later in itertools.pairwise(one.events_s)
+        for each in running
+        for earlier, later in itertools.pairwise(each.events_s)
         if from_s <= later <= to_s
     ]
 
@@ -186,25 +186,27 @@ def quantiles(values: list[float]) -> dict[str, float]:
 def report(fates: Fates) -> dict[str, object]:
     """Counts and times."""
     answers, begun_s = fates.answers, fates.begun_s
-    refused = [one for one in answers if one.status == 429]
-    served = [one for one in answers if one.status == 200]
+    refused = [answer for answer in answers if answer.status == 429]
+    served = [answer for answer in answers if answer.status == 200]
     of = {
-        name: [one.first_s for one in served if one.priority == value and one.first_s is not None]
+        name: [
+            each.first_s for each in served if each.priority == value and each.first_s is not None
+        ]
         for name, value in (("high", HIGH), ("ordinary", 0))
     }
     return {
         "requests": len(answers),
-        "seconds": round(max(one.end_s for one in answers), 2),
+        "seconds": round(max(answer.end_s for answer in answers), 2),
         "of them the client's CPU": round(fates.cpu_s, 2),
-        "statuses": dict(Counter(one.status for one in answers)),
-        "refused without numbers": sum(1 for one in refused if not one.retry_after),
-        "served whole": sum(1 for one in served if one.finish_reason == "length"),
-        "errors": dict(Counter(one.error for one in served if one.error)),
-        "refusal ms": quantiles([one.end_s for one in refused]),
+        "statuses": dict(Counter(answer.status for answer in answers)),
+        "refused without numbers": sum(1 for each in refused if not each.retry_after),
+        "served whole": sum(1 for each in served if each.finish_reason == "length"),
+        "errors": dict(Counter(each.error for each in served if each.error)),
+        "refusal ms": quantiles([each.end_s for each in refused]),
         "first token ms, high": quantiles(of["high"]),
         "first token ms, ordinary": quantiles(of["ordinary"]),
-        "whole answer ms": quantiles([one.end_s for one in served]),
-        "running before": sum(one.finish_reason == "length" for one in fates.running),
+        "whole answer ms": quantiles([each.end_s for each in served]),
+        "running before": sum(each.finish_reason == "length" for each in fates.running),
         "their gaps before, ms": quantiles(gaps(fates.running, begun_s - QUIET_S / 2, begun_s)),
         "their gaps meanwhile, ms": quantiles(gaps(fates.running, begun_s, fates.refused_s)),
     }

@@ -148,13 +148,13 @@ def memory_figures(load: Load, url: str, pid: int, requests: int, most_s: float)
 
 def memory_mb(pid: int) -> float:
     """In pages of its own and of files, its children included."""
-    found = [resident(one) for one in (pid, *children(pid))]
-    return sum(one.own + one.files for one in found) / 1e6
+    found = [resident(each) for each in (pid, *children(pid))]
+    return sum(each.own + each.files for each in found) / 1e6
 
 
 def gateway_cpu_s(pid: int) -> float:
     """Its children included."""
-    return sum(cpu_s(one) for one in (pid, *children(pid)))
+    return sum(cpu_s(each) for each in (pid, *children(pid)))
 
 
 def measure(
@@ -164,7 +164,9 @@ def measure(
     free = cores()
     gateways, others = (free[:1], free[1:]) if len(free) > 1 else (None, None)
     load = Load(options, others)
-    found: dict[str, list[Figures]] = {name: [] for name in (DIRECT, *(one.name for one in peers))}
+    found: dict[str, list[Figures]] = {
+        name: [] for name in (DIRECT, *(each.name for each in peers))
+    }
     source = [sys.executable, "-m", "benchmarks.instant_endpoint", "--chunks", str(options.chunks)]
     with endpoint(source, on=others) as provider:
         for turn in range(1, options.rounds + 1):
@@ -189,7 +191,7 @@ def measure(
 
 def values(rounds: Sequence[Figures], name: str) -> list[float]:
     """Of the rounds that have the figure."""
-    return [one[name] for one in rounds if name in one]
+    return [each[name] for each in rounds if name in each]
 
 
 def told(rounds: Sequence[Figures], name: str, digits: int) -> str | None:
@@ -228,7 +230,7 @@ def missed(found: Mapping[str, Sequence[Figures]]) -> list[str]:
 
 def report(found: Mapping[str, Sequence[Figures]], peers: Sequence[Peer]) -> str:
     """The table, and what has to be known of it."""
-    ours, others = found[HEADRACE.name], [one for one in peers if one is not HEADRACE]
+    ours, others = found[HEADRACE.name], [each for each in peers if each is not HEADRACE]
     columns = ["", HEADRACE.title]
     for peer in others:
         columns += [peer.title, "ours / theirs"]
@@ -240,7 +242,7 @@ def report(found: Mapping[str, Sequence[Figures]], peers: Sequence[Peer]) -> str
             row += [told(theirs, name, digits), number(ratio(ours, theirs, name))]
         rows.append(row)
     direct = found[DIRECT]
-    share = max(one["loader_share"] for peer in peers for one in found[peer.name])
+    share = max(each["loader_share"] for peer in peers for each in found[peer.name])
     lines = [
         table(columns, rows),
         "",
@@ -250,7 +252,7 @@ def report(found: Mapping[str, Sequence[Figures]], peers: Sequence[Peer]) -> str
         f"chunks/s. Through a gateway the loader had at most {share:.0%} of a core: neither was "
         "the limit.",
     ]
-    runs = [one for rounds in found.values() for one in values(rounds, "client_bound")]
+    runs = [each for rounds in found.values() for each in values(rounds, "client_bound")]
     if any(runs):
         lines.append(
             f"* `headrace bench load` was the limit itself in {sum(runs):.0f} of {len(runs)} runs "
@@ -319,7 +321,7 @@ def main() -> int:
         sys.stdout.write(json.dumps({"machine": facts, "rounds": found, "missed": said}) + "\n")
     else:
         shown = report(found, list(peers))
-        lines = [f"* Missed: {one}." for one in said]
+        lines = [f"* Missed: {each}." for each in said]
         sys.stdout.write("\n".join([shown, *lines, "", surroundings_line(facts)]) + "\n")
     return int(bool(said))
 

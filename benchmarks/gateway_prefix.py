@@ -78,14 +78,16 @@ def start(*arguments: str, cwd: Path | None = None) -> Started:
 def gateway_file(engines: list[Started]) -> str:
     """JSON is YAML."""
     names = [f"engine{at}" for at in range(len(engines))]
-    targets = [f"{name}/{one.ready['model']}" for name, one in zip(names, engines, strict=True)]
+    targets = [
+        f"{name}/{engine.ready['model']}" for name, engine in zip(names, engines, strict=True)
+    ]
     return json.dumps(
         {
             "access": {"require_key": False},
             "log": {"level": "warning"},
             "providers": {
-                name: {"base_url": f"{one.url}/v1", "dialect": "openai-chat"}
-                for name, one in zip(names, engines, strict=True)
+                name: {"base_url": f"{engine.url}/v1", "dialect": "openai-chat"}
+                for name, engine in zip(names, engines, strict=True)
             },
             "models": {
                 name: {"strategy": name, "targets": targets, "engines": {"interval_s": 0.25}}
@@ -98,8 +100,8 @@ def gateway_file(engines: list[Started]) -> str:
 def counters(engines: list[Started]) -> tuple[float, float]:
     """Prompt tokens looked up and found, of all engines."""
     looked_up = found = 0.0
-    for one in engines:
-        for line in httpx.get(f"{one.url}/metrics", timeout=LIMIT_S).text.splitlines():
+    for engine in engines:
+        for line in httpx.get(f"{engine.url}/metrics", timeout=LIMIT_S).text.splitlines():
             if line.startswith(_QUERIES + "{"):
                 looked_up += float(line.rpartition(" ")[2])
             elif line.startswith(_HITS + "{"):
@@ -179,10 +181,12 @@ def report(rounds: dict[str, list[Round]]) -> str:
         "|---|---|---|---|---|",
     ]
     for name, them in rounds.items():
-        hits = statistics.median(one.hit_share for one in them)
-        middle = statistics.median(statistics.median(one.first_s) for one in them)
-        high = statistics.median(sorted(one.first_s)[int(0.95 * len(one.first_s))] for one in them)
-        wall = statistics.median(one.wall_s for one in them)
+        hits = statistics.median(each.hit_share for each in them)
+        middle = statistics.median(statistics.median(each.first_s) for each in them)
+        high = statistics.median(
+            sorted(each.first_s)[int(0.95 * len(each.first_s))] for each in them
+        )
+        wall = statistics.median(each.wall_s for each in them)
         lines.append(f"| `{name}` | {hits:.2f} | {middle:.3f} | {high:.3f} | {wall:.1f} |")
     return "\n".join(lines)
 
@@ -217,15 +221,15 @@ def main() -> None:
                 for name in STRATEGIES:
                     rounds[name].append(measure(gateway, engines, name, seed, options))
     finally:
-        for one in reversed(started):
-            one.process.terminate()
-            one.process.wait(timeout=30)
+        for each in reversed(started):
+            each.process.terminate()
+            each.process.wait(timeout=30)
     print(report(rounds))
     if options.save is not None:
         options.save.mkdir(parents=True, exist_ok=True)
         told = {
             "options": {name: str(value) for name, value in vars(options).items()},
-            "rounds": {name: [one._asdict() for one in them] for name, them in rounds.items()},
+            "rounds": {name: [each._asdict() for each in them] for name, them in rounds.items()},
         }
         path = options.save / "gateway_prefix.json"
         path.write_text(json.dumps(told, indent=1), encoding="utf-8")

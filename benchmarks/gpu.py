@@ -129,9 +129,9 @@ def greedy(device: torch.device, sizes: Sizes) -> list[dict[str, Any]]:
         results = llm.generate(list(PROMPTS), params, progress=False)
         answers.append([list(result.token_ids) for result in results])
     found = []
-    for prompt, one, other in zip(PROMPTS, *answers, strict=True):
-        same = next((i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b), None)
-        found.append({"prompt": prompt, "tokens": len(one), "first_difference": same})
+    for prompt, answer, other in zip(PROMPTS, *answers, strict=True):
+        same = next((i for i, (a, b) in enumerate(zip(answer, other, strict=True)) if a != b), None)
+        found.append({"prompt": prompt, "tokens": len(answer), "first_difference": same})
     return found
 
 

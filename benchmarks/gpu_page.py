@@ -27,19 +27,19 @@ def page(found: dict[str, Any]) -> str:
     for name, model in found.get("shapes", {}).items():
         parts += [f"## {name}", *_of_model(model)]
     for name, model in found.get("tables", {}).items():
-        rows = [_row(one["test"], one["batch"], one) for one in model["tests"]]
+        rows = [_row(each["test"], each["batch"], each) for each in model["tests"]]
         parts += [f"## {name}, from a file", _start(model), table(_COLUMNS, rows)]
     if "transformers" in found:
         parts += ["## transformers beside it", *_transformers(found)]
     bars = [(what, f"{share:.0%}") for what, share in PUBLISHED]
     parts += ["## Published", table(("what", "share of bandwidth"), bars)]
     if "greedy" in found:
-        same = sum(one["first_difference"] is None for one in found["greedy"])
+        same = sum(each["first_difference"] is None for each in found["greedy"])
         parts += ["## Greedy tokens", f"{same} of {len(found['greedy'])} answers are those of the "
                   "kernels for processors to their end."]  # fmt: skip
     if "checks" in found:
         counts = ", ".join(f"{many} {word}" for word, many in found["checks"]["counts"].items())
-        failed = "\n".join(f"* {one}" for one in found["checks"]["failed"])
+        failed = "\n".join(f"* {each}" for each in found["checks"]["failed"])
         parts += ["## Tests on the device", counts, failed]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -89,12 +89,12 @@ def _row(test: str, batch: object, row: dict[str, Any]) -> list[object]:
 
 
 def _transformers(found: dict[str, Any]) -> Iterator[str]:
-    for name, one in found["transformers"].items():
-        how = "compiled" if one["compiled"] else "not compiled"
-        yield f"{name}, transformers {one['version']}, {how}, a static cache, BF16:"
+    for name, each in found["transformers"].items():
+        how = "compiled" if each["compiled"] else "not compiled"
+        yield f"{name}, transformers {each['version']}, {how}, a static cache, BF16:"
         yield table(
             ("batch", "tokens/s"),
-            [(batch, f"{rate:,.0f}") for batch, rate in one["tokens_per_s"].items()],
+            [(batch, f"{rate:,.0f}") for batch, rate in each["tokens_per_s"].items()],
         )
 
 

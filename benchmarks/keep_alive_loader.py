@@ -138,7 +138,7 @@ async def load(url: str, request: bytes, connections: int, count: Count) -> None
             for _ in range(connections)
         )
     )
-    await asyncio.gather(*(one.done for _, one in made))
+    await asyncio.gather(*(each.done for _, each in made))
 
 
 def quantile(ordered: list[float], share: float) -> float:

@@ -82,7 +82,7 @@ class Result(NamedTuple):
             try:
                 found = found[key]
             except (KeyError, IndexError, TypeError) as error:
-                where = ".".join(str(one) for one in keys)
+                where = ".".join(str(each) for each in keys)
                 raise UnreadableError(
                     f"{self.path}: has no {where}; its tool is of another version"
                 ) from error
@@ -321,4 +321,4 @@ AIPERF = Peer(
         }
     ),
 )
-PEERS = MappingProxyType({one.name: one for one in (VLLM, GUIDELLM, AIPERF)})
+PEERS = MappingProxyType({each.name: each for each in (VLLM, GUIDELLM, AIPERF)})

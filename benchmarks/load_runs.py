@@ -79,7 +79,7 @@ def pinned(to: Sequence[int] | None) -> Iterator[None]:
 def cpu_s(pid: int) -> float:
     """CPU seconds of a process so far, of the threads it has now."""
     threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(one.read_text().split()[0]) for one in threads) / 1e9
+    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
 
 @contextmanager

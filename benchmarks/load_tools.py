@@ -70,8 +70,8 @@ SHOWN_CHARACTERS = 2000
 def found_peers(folder: Path, wanted: Sequence[str]) -> tuple[list[Peer], list[Peer]]:
     """Those whose program is below `folder`, and the others."""
     peers = [PEERS[name] for name in wanted]
-    here = [one for one in peers if _program(folder, one).is_file()]
-    return here, [one for one in peers if one not in here]
+    here = [peer for peer in peers if _program(folder, peer).is_file()]
+    return here, [peer for peer in peers if peer not in here]
 
 
 def _program(folder: Path, peer: Peer) -> Path:
@@ -80,7 +80,7 @@ def _program(folder: Path, peer: Peer) -> Path:
 
 def setup_told(folder: Path, peer: Peer) -> str:
     """How to make a tool's environment, as commands."""
-    lines = [one.format(dir=folder / peer.name) for one in peer.setup]
+    lines = [each.format(dir=folder / peer.name) for each in peer.setup]
     return f"{peer.name}: not in {folder / peer.name}; to set it up:\n  " + "\n  ".join(lines)
 
 
@@ -107,11 +107,11 @@ def make_prompts(options: argparse.Namespace) -> list[str]:
 
 def write_prompts(prompts: Sequence[str], tokens: int, peers: Sequence[Peer], folder: Path) -> None:
     """A file for each tool, and `ours.jsonl`: the same prompts in the same order."""
-    lines = {one.name: one.line for one in peers}
+    lines = {peer.name: peer.line for peer in peers}
     lines["ours"] = lambda prompt, tokens: {"prompt": prompt, "output_tokens": tokens}
     for name, line in lines.items():
         (folder / name).mkdir(parents=True, exist_ok=True)
-        text = "".join(json.dumps(line(one, tokens)) + "\n" for one in prompts)
+        text = "".join(json.dumps(line(each, tokens)) + "\n" for each in prompts)
         (folder / name / PROMPTS).write_text(text)
 
 
@@ -195,7 +195,7 @@ def rows(peer: Peer, theirs: Sequence[Figures], runs: Sequence[RunRecord]) -> li
     """Metric by metric: theirs, ours under their definitions, the difference, ours under ours."""
     as_theirs = [under(run, peer.name) for run in runs]
     as_ours = [under(run, "headrace") for run in runs]
-    canonical = {one.name: one.canonical for one in definition(peer.name).metrics}
+    canonical = {each.name: each.canonical for each in definition(peer.name).metrics}
     found: list[list[object]] = []
     for key in theirs[0]:
         metric, statistic = key
@@ -208,7 +208,7 @@ def rows(peer: Peer, theirs: Sequence[Figures], runs: Sequence[RunRecord]) -> li
 
 
 def _values(figures: Sequence[Figures], key: tuple[str, str]) -> list[float]:
-    return [one[key] for one in figures if key in one]
+    return [figure[key] for figure in figures if key in figure]
 
 
 def _told(values: Sequence[float]) -> str | None:
@@ -234,7 +234,7 @@ def measure(
 ) -> tuple[Load, dict[str, list[Figures]], list[RunRecord]]:
     """All turns: ours, then each tool; and again. The first run of ours is to warm up."""
     write_prompts(make_prompts(options), options.output_tokens, peers, folder)
-    theirs: dict[str, list[Figures]] = {one.name: [] for one in peers}
+    theirs: dict[str, list[Figures]] = {each.name: [] for each in peers}
     ours: list[RunRecord] = []
     with endpoint(serve_command("--no-enable-prefix-caching", *options.serve)) as server:
         wait_ready(server.url)
@@ -324,16 +324,16 @@ def main() -> int:
         tell(setup_told(options.tools_dir, peer))
     if not peers:
         return 1
-    versions = {one.name: version(options.tools_dir, one) for one in peers}
+    versions = {each.name: version(options.tools_dir, each) for each in peers}
     with tempfile.TemporaryDirectory() as temporary:
         folder = (options.save or Path(temporary)).resolve()
         load, theirs, ours = measure(options, peers, folder)
-    body = [row for one in peers for row in rows(one, theirs[one.name], ours)]
+    body = [row for each in peers for row in rows(each, theirs[each.name], ours)]
     if options.json:
         found: dict[str, Any] = {"machine": facts, "versions": versions, "rows": body}
         sys.stdout.write(json.dumps(found) + "\n")
     else:
-        told = ", ".join(f"{name} {one}" for name, one in versions.items())
+        told = ", ".join(f"{name} {each}" for name, each in versions.items())
         line = f"{surroundings_line(facts)}; {told}"
         shown = report(load, options.input_tokens, options.rounds, body, peers)
         sys.stdout.write(f"{shown}\n\n{line}\n")

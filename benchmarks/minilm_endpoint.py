@@ -106,10 +106,10 @@ def application(model: MiniLM) -> Starlette:
     async def embeddings(request: Request) -> JSONResponse:
         body: Any = await request.json()
         texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
-        if not all(isinstance(one, str) for one in texts):
+        if not all(isinstance(text, str) for text in texts):
             error = {"message": "input: texts are expected", "type": "invalid_request_error"}
             return JSONResponse({"error": error}, status_code=400)
-        made = [model.embed(one) for one in texts]
+        made = [model.embed(text) for text in texts]
         tokens = sum(count for _, count in made)
         data = [
             {"object": "embedding", "index": at, "embedding": vector.tolist()}

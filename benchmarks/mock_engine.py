@@ -54,10 +54,10 @@ class MockCore:
         now_s = time.monotonic()
         # New requests are answered at once: what the client sees on top is the server's.
         if now_s < self._due_s:
-            return [self._token(one, read_s) for one, read_s in new.items() if one in self._left]
+            return [self._token(each, read_s) for each, read_s in new.items() if each in self._left]
         self._due_s = max(self._due_s + self._step_s, now_s)
         self._steps += 1
-        return [self._token(one, new.get(one)) for one in list(self._left)]
+        return [self._token(each, new.get(each)) for each in list(self._left)]
 
     @property
     def idle_s(self) -> float:

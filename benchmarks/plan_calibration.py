@@ -100,7 +100,7 @@ def errors_by(rows: Sequence[dict[str, Any]], field: str) -> list[list[object]]:
             continue
         group = groups.setdefault((row["model"], row["kind"], what(row["test"])), [])
         group.append(abs(row[field]))
-    everything = [one for group in groups.values() for one in group]
+    everything = [each for group in groups.values() for each in group]
     lines = [_line(", ".join(key), group) for key, group in groups.items()]
     return [*lines, _line("**all**", everything)]
 

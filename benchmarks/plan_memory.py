@@ -168,7 +168,7 @@ def run(
         seen = measured(path, load, options.threads)
     finally:
         path.unlink()
-    parts = {one.id: one.value for one in (*plan.components, plan.needed)}
+    parts = {each.id: each.value for each in (*plan.components, plan.needed)}
     low, high = plan.needed.band
     return Case(name, parts, low, high, seen)
 
@@ -176,14 +176,14 @@ def run(
 def report(cases: list[Case], load: Load) -> str:
     """A table in MB; what is predicted, what was seen, and the error."""
     rows = []
-    for one in cases:
-        plan, seen = one.planned, one.measured
+    for case in cases:
+        plan, seen = case.planned, case.measured
         rest = plan["activations"] + plan["runtime"]
         rows.append(
             [
-                one.name.replace(":", " "), _mb(plan["weights"]), _mb(seen.weights),
+                case.name.replace(":", " "), _mb(plan["weights"]), _mb(seen.weights),
                 _mb(plan["kv"]), _mb(seen.kv), _mb(rest), _mb(seen.taken - seen.weights - seen.kv),
-                _mb(plan["needed"]), _mb(seen.taken), f"{one.error:+.1%}",
+                _mb(plan["needed"]), _mb(seen.taken), f"{case.error:+.1%}",
             ]
         )  # fmt: skip
     heads = (
@@ -226,7 +226,7 @@ def main() -> None:
     print(surroundings_line(facts))
     if options.out is not None:
         found: dict[str, Any] = {"surroundings": facts, "load": asdict(load)}
-        found["cases"] = [{**asdict(one), "error": one.error} for one in cases]
+        found["cases"] = [{**asdict(case), "error": case.error} for case in cases]
         options.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 

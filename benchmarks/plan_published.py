@@ -120,11 +120,11 @@ def predict_all(catalog: Catalog, reading: Reading) -> list[Prediction]:
 
 def spread(errors: Iterable[float | None]) -> tuple[float, float, float, float] | None:
     """Median error, median of its size, and the 10th and 90th of 100; None of fewer than 3."""
-    found = sorted(one for one in errors if one is not None)
+    found = sorted(error for error in errors if error is not None)
     if len(found) < 3:
         return None
     cuts = statistics.quantiles(found, n=QUANTILES, method="inclusive")
-    sizes = statistics.median(abs(one) for one in found)
+    sizes = statistics.median(abs(each) for each in found)
     return statistics.median(found), sizes, cuts[0], cuts[-1]
 
 
@@ -133,15 +133,15 @@ def grouped(
 ) -> str:
     """A table with a row for each group: errors of TPOT, and of TTFT where a batch ran alone."""
     groups: defaultdict[tuple[str, ...], list[Prediction]] = defaultdict(list)
-    for one in predictions:
-        groups[key(one)].append(one)
+    for prediction in predictions:
+        groups[key(prediction)].append(prediction)
     lines: list[list[object]] = []
     for name, ones in sorted(groups.items()):
-        timed = [one for one in ones if one.row.tpot_s is not None]
-        inside = sum(one.in_band for one in timed)
-        cells = _cells(spread(one.tpot_error for one in ones))
+        timed = [each for each in ones if each.row.tpot_s is not None]
+        inside = sum(each.in_band for each in timed)
+        cells = _cells(spread(each.tpot_error for each in ones))
         share = f"{inside / len(timed):.0%}" if timed else None
-        cells += [share, *_cells(spread(one.ttft_error for one in ones))]
+        cells += [share, *_cells(spread(each.ttft_error for each in ones))]
         lines.append([", ".join(name), len(ones), *cells])
     said = ["rows", "TPOT, median", "of size", "10 to 90 %", "in band", "TTFT, median", "of size"]
     return table([*heads, *said, "10 to 90 %"], lines)
@@ -156,8 +156,8 @@ def _cells(found: tuple[float, float, float, float] | None) -> list[str | None]:
 
 def report(predictions: list[Prediction], left_out: Counter[str]) -> str:
     """Tables by source, model, hardware, batch and runtime, and what was left out."""
-    closed = [one for one in predictions if one.row.load == "closed loop"]
-    alone = [one for one in predictions if one.row.load == "alone"]
+    closed = [prediction for prediction in predictions if prediction.row.load == "closed loop"]
+    alone = [prediction for prediction in predictions if prediction.row.load == "alone"]
     parts = [grouped(predictions, lambda one: (one.row.source,), ["source"])]
     keys: list[tuple[str, list[Prediction], Callable[[Prediction], tuple[str, ...]]]] = [
         ("closed loop, model and kind", closed,
@@ -188,9 +188,11 @@ def others_hold(predictions: list[Prediction]) -> tuple[int, int]:
     many it has.
     """
     ratios: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-    for one in predictions:
-        if one.tpot_error is not None:
-            ratios[one.row.model, _decade(one.row.batch)].append(1 / (1 + one.tpot_error))
+    for prediction in predictions:
+        if prediction.tpot_error is not None:
+            ratios[prediction.row.model, _decade(prediction.row.batch)].append(
+                1 / (1 + prediction.tpot_error)
+            )
     inside = total = 0
     for (model, batch), own in ratios.items():
         others = [
@@ -216,11 +218,11 @@ def _decade(batch: int) -> str:
 def row_table(predictions: list[Prediction]) -> str:
     """Every row: measured, predicted, error."""
     lines = []
-    for one in predictions:
-        row = one.row
+    for prediction in predictions:
+        row = prediction.row
         name = f"{row.model} {row.quantization} {row.tensor} x {row.hardware} {row.runtime}"
-        times = [row.ttft_s, one.ttft_s, row.tpot_s, one.tpot_s]
-        errors = [one.ttft_error, one.tpot_error]
+        times = [row.ttft_s, prediction.ttft_s, row.tpot_s, prediction.tpot_s]
+        errors = [prediction.ttft_error, prediction.tpot_error]
         lines.append(
             [
                 name, f"{row.prompt_tokens}+{row.output_tokens} x{row.batch}",
@@ -248,8 +250,12 @@ def main() -> None:
         print(f"\n{row_table(predictions)}")
     if options.out is not None:
         rows: list[dict[str, Any]] = [
-            {**asdict(one), "ttft_error": one.ttft_error, "tpot_error": one.tpot_error}
-            for one in predictions
+            {
+                **asdict(prediction),
+                "ttft_error": prediction.ttft_error,
+                "tpot_error": prediction.tpot_error,
+            }
+            for prediction in predictions
         ]
         found = {"rows": rows, "left_out": dict(reading.left_out)}
         options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -78,31 +78,31 @@ class Checked(NamedTuple):
 
 def measured_times(run: Run) -> Times:
     """By our own definitions: TTFT from the intended send, TPOT to the last part of the answer."""
-    streams = [one for one in run.completed if one.content_s and one.output_tokens]
+    streams = [each for each in run.completed if each.content_s and each.output_tokens]
     return Times(
-        [one.content_s[0] - one.intended_s for one in streams],
+        [stream.content_s[0] - stream.intended_s for stream in streams],
         [
-            (one.content_s[-1] - one.content_s[0]) / (one.output_tokens - 1)
-            for one in streams
-            if one.output_tokens is not None and one.output_tokens > 1
+            (stream.content_s[-1] - stream.content_s[0]) / (stream.output_tokens - 1)
+            for stream in streams
+            if stream.output_tokens is not None and stream.output_tokens > 1
         ],
     )
 
 
 def simulated_times(run: Run, engine: EngineSettings) -> Times:
     """The same requests, warm-up too, of which the times are left out again."""
-    begin_s = min(one.intended_s for one in run.requests)
-    first_s = min(one.intended_s for one in run.measured) - begin_s
+    begin_s = min(request.intended_s for request in run.requests)
+    first_s = min(each.intended_s for each in run.measured) - begin_s
     arrivals = sorted(
-        Arrival(one.intended_s - begin_s, one.prompt_tokens, one.output_tokens)
-        for one in run.requests
-        if one.prompt_tokens and one.output_tokens
+        Arrival(request.intended_s - begin_s, request.prompt_tokens, request.output_tokens)
+        for request in run.requests
+        if request.prompt_tokens and request.output_tokens
     )
     found = Service(SimulationSettings(engine=engine), arrivals).run().finished
     kept = [at_s >= first_s for at_s in found.arrived_s]
     columns = (found.times(name).tolist() for name in ("ttft", "tpot"))
     ttft, tpot = ([one for one, keep in zip(each, kept, strict=True) if keep] for each in columns)
-    return Times(ttft, [one for one in tpot if one == one])
+    return Times(ttft, [each for each in tpot if each == each])
 
 
 def load(server: Endpoint, options: argparse.Namespace, folder: Path, *flags: str) -> Run:
@@ -230,11 +230,11 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 def figures_of(share: float, checks: Iterable[Checked]) -> dict[str, Any]:
     """Of all runs of a share: seconds over the requests of all of them, and of single runs."""
-    runs = [one for one in checks if one.share == share]
+    runs = [check for check in checks if check.share == share]
     figures = []
     for name, quantile in FIGURES:
         measured, simulated, engine = (
-            _over([getattr(getattr(one, which), name) for one in runs], quantile)
+            _over([getattr(getattr(run, which), name) for run in runs], quantile)
             for which in ("measured", "simulated", "engine_alone")
         )
         figures.append(
@@ -250,14 +250,14 @@ def figures_of(share: float, checks: Iterable[Checked]) -> dict[str, Any]:
         "share": share,
         "rate": runs[0].rate,
         "runs": len(runs),
-        "requests": sum(len(one.measured.ttft) for one in runs),
-        "client_bound": any(one.client_bound for one in runs),
+        "requests": sum(len(run.measured.ttft) for run in runs),
+        "client_bound": any(run.client_bound for run in runs),
         "figures": figures,
     }
 
 
 def _over(runs: Sequence[list[float]], quantile: float) -> dict[str, float]:
-    single = [percentile(one, quantile) for one in runs]
+    single = [percentile(run, quantile) for run in runs]
     return {
         "all": percentile(list(chain.from_iterable(runs)), quantile),
         "least": min(single),
@@ -273,17 +273,17 @@ def report(found: dict[str, Any]) -> str:
     ]  # fmt: skip
     rows = [
         [
-            f"{one['rate']:.1f}/s ({one['share']:.0%}), {figure['figure']}",
+            f"{each['rate']:.1f}/s ({each['share']:.0%}), {figure['figure']}",
             *_cells(figure["measured"]),
             *_cells(figure["simulated"]),
             number(figure["ratio"]),
             number(figure["engine_alone_ratio"]),
         ]
-        for one in found["checks"]
-        for figure in one["figures"]
+        for each in found["checks"]
+        for figure in each["figures"]
     ]
     prompts, answers = found["lengths"]
-    counts = ", ".join(f"{one['requests']:,} in {one['runs']} runs" for one in found["checks"])
+    counts = ", ".join(f"{each['requests']:,} in {each['runs']} runs" for each in found["checks"])
     parts = [
         f"`{found['model']}`, prompts of {prompts} tokens, answers of {answers}; it held "
         f"{found['holds']:.1f} requests/s under {found['users']} users. Requests: {counts}.",
@@ -294,7 +294,7 @@ def report(found: dict[str, Any]) -> str:
         f"runs, {found['fit']['alone']} of them alone; off by {_percent(found['fit'], '')} on "
         f"their streams, the second by {_percent(found['fit'], 'engine_')}.",
     ]
-    if any(one["client_bound"] for one in found["checks"]):
+    if any(each["client_bound"] for each in found["checks"]):
         parts.append("The client was the limit in a run.")
     return "\n\n".join(parts)
 
@@ -322,10 +322,10 @@ def _line(title: str, line: dict[str, Any]) -> str:
 def missed(found: dict[str, Any]) -> list[str]:
     """The figures that are off by more than the aim, each as a sentence."""
     return [
-        f"{figure['figure']} at {one['rate']:.1f}/s is simulated {figure['ratio']:.2f} times as "
+        f"{figure['figure']} at {each['rate']:.1f}/s is simulated {figure['ratio']:.2f} times as "
         f"measured, the aim is within {AIM:.0%}"
-        for one in found["checks"]
-        for figure in one["figures"]
+        for each in found["checks"]
+        for figure in each["figures"]
         if abs(figure["ratio"] - 1) > AIM
     ]
 

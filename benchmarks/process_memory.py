@@ -54,7 +54,7 @@ def children(pid: int, proc: Path = Path("/proc")) -> list[int]:
         found = " ".join((task / "children").read_text() for task in tasks)
     except OSError:
         return []
-    return [int(one) for one in found.split()]
+    return [int(each) for each in found.split()]
 
 
 _Amount = TypeVar("_Amount", Resident, int)

@@ -208,7 +208,7 @@ def rows(profiles: list[Profile]) -> Iterator[list[object]]:
     """The table: predictions, then measurements."""
 
     def row(name: str, of: Callable[[Profile], float], digits: int = 1) -> list[object]:
-        return [name, *(number(of(one), digits) for one in profiles)]
+        return [name, *(number(of(profile), digits) for profile in profiles)]
 
     yield row("bytes, GB", lambda one: one.bytes / 1e9, 2)
     yield row("operations of products, G", lambda one: one.products / 1e9)
@@ -220,7 +220,7 @@ def rows(profiles: list[Profile]) -> Iterator[list[object]]:
     yield row("a step, ms", lambda one: one.step_s * 1e3)
     yield row("share of the floor, %", lambda one: 100 * one.floor_s / one.step_s, 0)
     for name in OPERATIONS:
-        if max(one.operations[name] for one in profiles) * 1e3 >= LEAST_MS:
+        if max(profile.operations[name] for profile in profiles) * 1e3 >= LEAST_MS:
             yield row(f"`{name}`, ms", lambda one, name=name: one.operations[name] * 1e3, 2)  # type: ignore[misc]
     yield row("the rest, ms", lambda one: (one.clocked_s - sum(one.operations.values())) * 1e3, 2)
 
@@ -248,9 +248,11 @@ def main() -> None:
         steps.reading(depth, size, max(3, options.steps // 8)) for depth in options.prompts
     ]
     if options.json:
-        print(json.dumps([{**one._asdict(), "floor_s": one.floor_s} for one in profiles]))
+        print(
+            json.dumps([{**profile._asdict(), "floor_s": profile.floor_s} for profile in profiles])
+        )
     else:
-        print(table(("", *(one.name for one in profiles)), list(rows(profiles))))
+        print(table(("", *(profile.name for profile in profiles)), list(rows(profiles))))
 
 
 if __name__ == "__main__":

@@ -141,7 +141,7 @@ def _splitwise(path: Path, left_out: Counter[str]) -> Iterator[Published]:
             output_tokens=int(output),
             batch=int(batch),
             load="alone",
-            ttft_s=statistics.median(one for one, _ in times) / 1e3,
+            ttft_s=statistics.median(time for time, _ in times) / 1e3,
             tpot_s=statistics.median(two for _, two in times) / 1e3,
         )
 

@@ -214,7 +214,7 @@ def cost(url: str, pid: int, api: Api, streams: int, max_tokens: int) -> dict[st
 def cpu_s(pid: int) -> float:
     """CPU seconds of a process so far, of the threads it has now."""
     threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(one.read_text().split()[0]) for one in threads) / 1e9
+    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
 
 def _room(where: str) -> str:
@@ -275,7 +275,7 @@ def measure(model: Path, api: Api, step_s: float, samples: Path, rounds: int) ->
 
 def _sorted(costs: list[dict[str, float]]) -> dict[str, list[float]]:
     """The values of each figure, least first."""
-    return {name: sorted(round(one[name], 1) for one in costs) for name in costs[0]}
+    return {name: sorted(round(each[name], 1) for each in costs) for name in costs[0]}
 
 
 def main() -> int:

@@ -213,7 +213,9 @@ def main() -> None:
         for limit_ms, name in names.items():
             tell(f"round {seed + 1}, {name}")
             turns.append((name, _turn(options, limit_ms, seed)))
-            tell(" ".join(f"{one}={value:.2f}" for one, value in turns[-1][1].metrics.items()))
+            tell(
+                " ".join(f"{metric}={value:.2f}" for metric, value in turns[-1][1].metrics.items())
+            )
     if options.json is not None:
         saved: list[dict[str, Any]] = [{"name": name, **turn._asdict()} for name, turn in turns]
         options.json.write_text(json.dumps(saved))

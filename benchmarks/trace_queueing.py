@@ -117,7 +117,7 @@ def known(rows: Sequence[TraceRow], speed: float, places: int) -> dict[str, Any]
         "queue_ms": spread([wait * 1e3 for wait in waits]),
         "waited": sum(wait > 0 for wait in waits) / len(waits),
         "busiest": busiest(rows, speed, places),
-        "within_slo": sum(one <= SLO_TTFT_MS for one in ttft) / len(ttft),
+        "within_slo": sum(each <= SLO_TTFT_MS for each in ttft) / len(ttft),
     }
 
 
@@ -275,9 +275,9 @@ def _paragraph(found: dict[str, Any]) -> str:
 
 def _verdicts(runs: dict[str, Any]) -> list[str]:
     return [
-        f"{name}: {one['completed']:,} completed, {one['errors'] or 'none'} failed. "
-        + " ".join(one["verdict"])
-        for name, one in runs.items()
+        f"{name}: {each['completed']:,} completed, {each['errors'] or 'none'} failed. "
+        + " ".join(each["verdict"])
+        for name, each in runs.items()
     ]
 
 

@@ -98,7 +98,7 @@ def touches(
 ) -> Iterator[Measured]:
     """What is touched for the first time."""
     for names in FIRST_TOUCH:
-        cases = [CASES[one] for one in names]
+        cases = [CASES[each] for each in names]
         users, positions = (max(getattr(c, what) for c in cases) for what in ("users", "positions"))
         command = command_of(peer, kind, model, users, positions)
         session = Session(command, cases, FIRST_TOUCH_MINUTES)

@@ -138,8 +138,8 @@ def test_the_source_writes_the_mocks_events_in_whole_pieces() -> None:
     size, _, last = tail.partition(b"\r\n")
     assert last[int(size, 16) :] == b"\r\n0\r\n\r\n"
     reader = SSEReader(max_event_bytes=4096)
-    events = [one.data for one in reader.feed(data + last[: int(size, 16)])]
-    first, ends, done = (json.loads(one) if "{" in one else one for one in map(_text, events))
+    events = [each.data for each in reader.feed(data + last[: int(size, 16)])]
+    first, ends, done = (json.loads(each) if "{" in each else each for each in map(_text, events))
     assert first["mock_sent_ns"] == 123_456_789_012
     assert first["choices"][0]["delta"]["content"] == " water"
     assert ends["usage"]["completion_tokens"] == CHUNKS and done == "[DONE]"

@@ -50,7 +50,7 @@ def test_targets_are_judged_by_medians() -> None:
     assert missed(found) == []
     late = GOOD | {"added_rate_p99_ms": 6.0, "saturated_per_s": 2000.0}
     said = missed(found | {HEADRACE.name: [late]})
-    assert [one.split()[0] for one in said] == ["added_rate_p99_ms", "requests/s", "requests/s"]
+    assert [each.split()[0] for each in said] == ["added_rate_p99_ms", "requests/s", "requests/s"]
     without = {name: GOOD[name] for name in GOOD if not name.startswith("added_rate")}
     assert len(missed({HEADRACE.name: [without]})) == 2, "a rate that is not held is missed"
 
@@ -75,7 +75,7 @@ def test_configurations_have_two_targets_and_a_key(tmp_path: Path) -> None:
     for peer in (HEADRACE, LITELLM):
         peer.configure(tmp_path, "http://127.0.0.1:9")
     ours = json.loads((tmp_path / "gateway.yaml").read_text())
-    assert {one["base_url"] for one in ours["providers"].values()} == {
+    assert {our["base_url"] for our in ours["providers"].values()} == {
         "http://127.0.0.1:9/v1",
         "http://localhost:9/v1",
     }
@@ -100,8 +100,8 @@ def test_the_endpoint_writes_whole_events_in_pieces_of_http() -> None:
         piece, body = body[: int(size, 16)], body[int(size, 16) + 2 :]
         events.append(piece)
     assert events[-1] == b"" and events[-2] == b"data: [DONE]\n\n"
-    read = [json.loads(one[6:]) for one in events[:-2]]
-    assert sum(bool(one["choices"][0]["delta"].get("content")) for one in read[:-1]) == 70
+    read = [json.loads(event[6:]) for event in events[:-2]]
+    assert sum(bool(each["choices"][0]["delta"].get("content")) for each in read[:-1]) == 70
     assert read[-1]["usage"]["completion_tokens"] == 70
     head, _, told_body = answers.whole.partition(b"\r\n\r\n")
     assert b"content-length: %d" % len(told_body) in head and json.loads(told_body)["usage"]

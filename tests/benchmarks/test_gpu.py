@@ -50,10 +50,10 @@ def test_all_parts_but_the_tests_themselves_run_on_a_processor(tmp_path: Path) -
     assert all(rate > 0 for rate in found["roof"].values())
     assert set(found["kernels"]) == {"products", "experts", "attention"}
     for kind in found["kernels"].values():
-        assert all(one["as_alone"] and one["bytes_per_s"] > 0 for one in kind)
-    assert [one["tokens"] for one in found["greedy"]] == [8] * 4
+        assert all(each["as_alone"] and each["bytes_per_s"] > 0 for each in kind)
+    assert [each["tokens"] for each in found["greedy"]] == [8] * 4
     for model in ("small-Q8_0", "small-experts"):
         tests = found["tables"][model]["tests"]
-        names = [(one["test"], one["batch"]) for one in tests]
+        names = [(test["test"], test["batch"]) for test in tests]
         assert names == [("pp32", 1), ("tg2 @ d32", 1), ("tg2 @ d32", 2)]
-        assert all(one["share_of_read"] > 0 for one in tests)
+        assert all(test["share_of_read"] > 0 for test in tests)

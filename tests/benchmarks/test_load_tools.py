@@ -120,7 +120,7 @@ def test_files_are_read_under_the_names_of_definitions(tmp_path: Path) -> None:
     for name, peer in PEERS.items():
         figures = peer.read(tmp_path)
         metrics = {metric for metric, statistic in figures if statistic}
-        assert metrics <= {one.name for one in DEFINITIONS[name].metrics}
+        assert metrics <= {each.name for each in DEFINITIONS[name].metrics}
         assert {metric for metric, statistic in figures if not statistic} == set(TOTALS)
         assert set(peer.why) >= {metric for metric, _ in figures}
     assert PEERS["vllm"].read(tmp_path)["prompt tokens", ""] == 5
@@ -166,8 +166,8 @@ def test_a_tool_that_is_not_there_is_told_how_to_set_up(tmp_path: Path) -> None:
     program.parent.mkdir(parents=True)
     program.write_text("")
     here, missing = found_peers(tmp_path, list(PEERS))
-    assert [one.name for one in here] == ["vllm"]
-    assert [one.name for one in missing] == ["guidellm", "aiperf"]
+    assert [each.name for each in here] == ["vllm"]
+    assert [each.name for each in missing] == ["guidellm", "aiperf"]
     told = setup_told(tmp_path, missing[0])
     assert f"{tmp_path / 'guidellm'}/bin/pip install guidellm" in told
 

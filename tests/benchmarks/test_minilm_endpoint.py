@@ -26,7 +26,7 @@ def model(tmp_path: Path) -> MiniLM:
         "num_attention_heads": 2, "layer_norm_eps": 1e-12,
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    tokenizer = Tokenizer(WordLevel({one: at for at, one in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer = Tokenizer(WordLevel({word: at for at, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = Whitespace()
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     source = np.random.default_rng(1)
@@ -42,7 +42,7 @@ def model(tmp_path: Path) -> MiniLM:
     norms = ["embeddings.LayerNorm"]
     for layer in range(LAYERS):
         at = f"encoder.layer.{layer}"
-        sizes = {f"attention.self.{one}": (WIDTH, WIDTH) for one in ("query", "key", "value")}
+        sizes = {f"attention.self.{each}": (WIDTH, WIDTH) for each in ("query", "key", "value")}
         sizes |= {
             "attention.output.dense": (WIDTH, WIDTH),
             "intermediate.dense": (INNER, WIDTH),
@@ -71,7 +71,7 @@ def test_vectors_have_length_one_and_know_the_order_of_words(model: MiniLM) -> N
 def test_it_speaks_openais_embeddings(model: MiniLM) -> None:
     client = TestClient(application(model))
     told = client.post("/v1/embeddings", json={"model": "m", "input": ["how", "do I pay"]}).json()
-    assert [one["index"] for one in told["data"]] == [0, 1]
+    assert [each["index"] for each in told["data"]] == [0, 1]
     assert told["data"][1]["embedding"] == pytest.approx(model.embed("do I pay")[0].tolist())
     assert told["usage"] == {"prompt_tokens": 4, "total_tokens": 4}
     one = client.post("/v1/embeddings", json={"model": "m", "input": "how"}).json()

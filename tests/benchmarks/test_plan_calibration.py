@@ -19,7 +19,8 @@ ROWS = [row("pp512 b1", 0.02), row("pp8192 b1", -0.06), row("tg32 b1", 0.01), ro
 
 
 def test_tests_are_told_apart() -> None:
-    assert [what(one) for one in ("pp512 b1", "tg32 @ d2048 b1", "tg32 b16", "pp128+tg64 b8")] == [
+    tests = ("pp512 b1", "tg32 @ d2048 b1", "tg32 b16", "pp128+tg64 b8")
+    assert [what(test) for test in tests] == [
         "prefill", "decode, batch 1", "decode, batches", "prompts and answers",
     ]  # fmt: skip
 

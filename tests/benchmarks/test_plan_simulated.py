@@ -23,7 +23,7 @@ from tests.plan.runs import LINE, crowded
 
 
 def check(share: float, measured: float, simulated: float) -> Checked:
-    times = [Times([one, one, 2 * one], [one / 10] * 3) for one in (measured, simulated, 0.01)]
+    times = [Times([each, each, 2 * each], [each / 10] * 3) for each in (measured, simulated, 0.01)]
     return Checked(share, 10 * share, *times, False)
 
 

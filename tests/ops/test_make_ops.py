@@ -41,9 +41,9 @@ def test_settings_and_commands_name_all_backends() -> None:
     names = {"auto", *BACKENDS}
     assert set(get_args(get_type_hints(EngineConfig)["backend"])) == names
     (of_commands,) = [
-        one.type.choices
-        for one in click.command()(device_options(lambda: None)).params
-        if isinstance(one.type, click.Choice)
+        each.type.choices
+        for each in click.command()(device_options(lambda: None)).params
+        if isinstance(each.type, click.Choice)
     ]
     assert set(of_commands) == names
 

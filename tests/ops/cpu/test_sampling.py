@@ -65,7 +65,7 @@ def chains(seed: int, count: int, num_tokens: int) -> tuple[Chain | None, ...]:
     made: list[Chain | None] = []
     for row in range(count):
         order = rng.permutation(len(STAGES))[: rng.integers(1, 6)]
-        stages: tuple[Stage, ...] = tuple(STAGES[one] for one in order)
+        stages: tuple[Stage, ...] = tuple(STAGES[each] for each in order)
         ids = rng.choice(num_tokens + 3, 40, replace=False).astype(np.int32)
         of = Penalties(ids, rng.integers(0, 4, 40).astype(np.int32), 1.3, 0.25, -0.5)
         chain = Chain(stages, of if "penalties" in stages else None)

@@ -106,8 +106,8 @@ def slow_scores(
     """Scores of what is left, by id; None where rounding could decide what that is."""
     left = {index: np.float32(value) for index, value in enumerate(logits)}
     for stage in chain.stages:
-        total = sum(np.exp(float(one)) for one in left.values())
-        probs = {index: np.exp(float(one)) / total for index, one in left.items()}
+        total = sum(np.exp(float(each)) for each in left.values())
+        probs = {index: np.exp(float(each)) / total for index, each in left.items()}
         most = max(probs.values())
         if stage == "penalties" and chain.penalties is not None:
             of = chain.penalties
@@ -120,20 +120,22 @@ def slow_scores(
                         score -= np.float32(of.presence)
                     left[token_id] = score
         elif stage == "temperature" and temperature:
-            left = {index: one / np.float32(temperature) for index, one in left.items()}
+            left = {index: each / np.float32(temperature) for index, each in left.items()}
         elif stage == "min_p":
-            if any(abs(one - min_p * most) < NEAR * most for one in probs.values() if one < most):
+            if any(
+                abs(prob - min_p * most) < NEAR * most for prob in probs.values() if prob < most
+            ):
                 return None
-            left = {i: one for i, one in left.items() if probs[i] >= min_p * most * (1 - NEAR)}
+            left = {i: each for i, each in left.items() if probs[i] >= min_p * most * (1 - NEAR)}
         elif stage == "top_k" and top_k:
             worst = sorted(left.values(), reverse=True)[:top_k][-1]
-            left = {index: one for index, one in left.items() if one >= worst}
+            left = {index: each for index, each in left.items() if each >= worst}
         elif stage == "top_p" and top_p < 1:
             ahead = {i: sum(probs[j] for j in left if (left[j], -j) > (left[i], -i)) for i in left}
-            if any(abs(one - top_p) < NEAR for one in ahead.values()):
+            if any(abs(each - top_p) < NEAR for each in ahead.values()):
                 return None
-            left = {index: one for index, one in left.items() if ahead[index] < top_p}
-    return {index: float(one) for index, one in left.items()}
+            left = {index: each for index, each in left.items() if ahead[index] < top_p}
+    return {index: float(each) for index, each in left.items()}
 
 
 any_order = given(

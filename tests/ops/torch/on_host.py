@@ -62,7 +62,7 @@ class OnHost:
                 value if place == stays else self._tensor(value)
                 for place, value in enumerate(arguments)
             ]
-            rest = {key: self._tensor(one) for key, one in named.items()}
+            rest = {key: self._tensor(each) for key, each in named.items()}
             result = _array(operation(*given, **rest))
             for array, tensor in zip(arguments, given, strict=True):
                 # What was changed in place; on a processor it is the same memory.
@@ -78,9 +78,9 @@ class OnHost:
             bias = None if value.bias is None else self._tensor(value.bias)
             return replace(value, weight=self._tensor(value.weight), bias=bias)
         if isinstance(value, Routes):
-            return Routes(*(torch.from_numpy(one).to(self.tensors.device) for one in value))
-        if isinstance(value, list) and all(isinstance(one, np.ndarray) for one in value):
-            return [self._tensor(one) for one in value]
+            return Routes(*(torch.from_numpy(each).to(self.tensors.device) for each in value))
+        if isinstance(value, list) and all(isinstance(each, np.ndarray) for each in value):
+            return [self._tensor(each) for each in value]
         if isinstance(value, np.ndarray) and value.dtype == np.float32:
             shared = torch.from_numpy(value if value.flags.writeable else value.copy())
             return shared.to(self.tensors.device)

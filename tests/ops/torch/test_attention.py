@@ -116,7 +116,7 @@ def test_a_step_copies_and_checks_once_for_layers_that_see_alike(
     shape = SHAPES[4]
     tables = shuffled_blocks(3, [40, 70], 16)
     requests = [Request(i, 0, length, tables[i]) for i, length in enumerate((40, 70))]
-    batch, rows = batch_of(requests), np.concatenate([one.rows(shape) for one in requests])
+    batch, rows = batch_of(requests), np.concatenate([request.rows(shape) for request in requests])
     wide = replace(shape, window=0)
     masks = np.full((110, 2), 2**64 - 1, np.uint64)
     kv = new_cache(ops, shape, sum(map(len, tables)), 16, "bf16", "q8_0")

@@ -178,12 +178,12 @@ class Held(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = tree_leaves((args, kwargs))
-        before = {id(one.untyped_storage()) for one in given if isinstance(one, torch.Tensor)}
+        before = {id(each.untyped_storage()) for each in given if isinstance(each, torch.Tensor)}
         result = func(*args, **(kwargs or {}))
-        for one in tree_leaves(result):
-            if not isinstance(one, torch.Tensor):
+        for each in tree_leaves(result):
+            if not isinstance(each, torch.Tensor):
                 continue
-            storage = one.untyped_storage()
+            storage = each.untyped_storage()
             if id(storage) not in before and storage not in self._seen:
                 self._seen[storage] = True
                 self._now += storage.nbytes()

@@ -86,7 +86,7 @@ def _size(output: Output) -> int:
     size = _OUTPUT_BYTES + len(output.token_ids) * _TOKEN_BYTES
     if output.logprobs is None:
         return size
-    rivals = sum(len(one.top) for one in output.logprobs)
+    rivals = sum(len(logprob.top) for logprob in output.logprobs)
     return size + len(output.logprobs) * _LOGPROB_BYTES + rivals * _RIVAL_BYTES
 
 
@@ -97,15 +97,15 @@ def _joined(outputs: Sequence[Output]) -> Output:
     return msgspec.structs.replace(
         last,
         token_ids=[token_id for output in outputs for token_id in output.token_ids],
-        logprobs=[one for output in outputs for one in output.logprobs or ()]
+        logprobs=[logprob for output in outputs for logprob in output.logprobs or ()]
         if with_logprobs
         else None,
         cached_tokens=max(output.cached_tokens for output in outputs),
         # Only one of them holds the first token, and the others say 0 or nothing.
         queue_s=sum(output.queue_s for output in outputs),
         prefill_s=sum(output.prefill_s for output in outputs),
-        cache_miss=next((one.cache_miss for one in outputs if one.cache_miss is not None), None),
+        cache_miss=next((each.cache_miss for each in outputs if each.cache_miss is not None), None),
         prompt_logprobs=next(
-            (one.prompt_logprobs for one in outputs if one.prompt_logprobs is not None), None
+            (each.prompt_logprobs for each in outputs if each.prompt_logprobs is not None), None
         ),
     )

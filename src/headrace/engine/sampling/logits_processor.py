@@ -54,7 +54,7 @@ class LogitsProcessor:
         self._bias = np.array(list(params.logit_bias.values()), np.float32)
         allowed = params.allowed_token_ids
         self._allowed = None if allowed is None else _array(set(allowed))
-        ends = {one for one in end_ids | set(params.stop_token_ids) if one < num_tokens}
+        ends = {end for end in end_ids | set(params.stop_token_ids) if end < num_tokens}
         self._end_ids = _array(ends) if params.min_tokens and ends else None
         words = params.bad_words_token_ids
         self._banned = _array({word[0] for word in words if len(word) == 1})

@@ -314,12 +314,12 @@ def _indices(rows: Iterable[int]) -> npt.NDArray[np.int32]:
 
 def _rows_of(params: Sequence[SamplingParams]) -> SamplingRows:
     """The parameters of rows, without their random numbers."""
-    temperature = np.array([one.temperature for one in params], np.float32)
+    temperature = np.array([each.temperature for each in params], np.float32)
     temperature[temperature < GREEDY_BELOW] = 0.0
     return SamplingRows(
         temperature=temperature,
-        top_k=np.array([min(max(one.top_k, 0), 0x7FFFFFFF) for one in params], np.int32),
-        top_p=np.maximum(np.array([one.top_p for one in params], np.float32), _TINY),
-        min_p=np.array([one.min_p for one in params], np.float32),
+        top_k=np.array([min(max(each.top_k, 0), 0x7FFFFFFF) for each in params], np.int32),
+        top_p=np.maximum(np.array([each.top_p for each in params], np.float32), _TINY),
+        min_p=np.array([each.min_p for each in params], np.float32),
         uniform=np.zeros(len(params)),
     )

@@ -39,5 +39,5 @@ class Deadlines:
         of what a sweep looks at goes, so that it costs a request little however many there are.
         """
         if len(self._heap) > (2 * num_open + FEWEST_SWEPT if num_open else 0):
-            self._heap = [one for one in self._heap if one[2].state is not State.FINISHED]
+            self._heap = [each for each in self._heap if each[2].state is not State.FINISHED]
             heapify(self._heap)

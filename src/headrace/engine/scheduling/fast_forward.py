@@ -26,7 +26,7 @@ def steps_alike(scheduler: Scheduler) -> int:
         return 0  # how many tokens each request draws is known only when it has drawn them
     if not running or len(running) > scheduler.max_num_batched_tokens:
         return 0
-    steps = min(one.max_len - len(one.token_ids) for one in running) - 1
+    steps = min(each.max_len - len(each.token_ids) for each in running) - 1
     if steps < 1 or not all(map(_only_decodes, running)) or not scheduler.admits_nobody():
         return 0
     missing = scheduler.missing_blocks() if kv.has_windows else 0

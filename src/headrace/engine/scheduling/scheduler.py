@@ -96,7 +96,7 @@ class Scheduler:
     def num_deferred(self) -> int:
         """Of those that are looked at, how many wait for a prefix that is being computed."""
         looked_at = islice(self.waiting, MAX_LOOKED_AT)
-        return sum(one.waits_for is not None and one.waits_for.pending for one in looked_at)
+        return sum(each.waits_for is not None and each.waits_for.pending for each in looked_at)
 
     @property
     def max_num_batched_tokens(self) -> int:
@@ -334,9 +334,9 @@ class Scheduler:
         Empty where all of those that may be displaced by it are too few.
         """
         may_go = [
-            one
-            for one in reversed(self.running)
-            if one.priority > request.priority and not one.is_reserved
+            each
+            for each in reversed(self.running)
+            if each.priority > request.priority and not each.is_reserved
         ]
         num_tokens = request.num_to_hold
         missing = self.kv.missing(match, num_tokens, spare=0)
@@ -415,7 +415,7 @@ class Scheduler:
         if self.running and self.running[-1].priority <= request.priority:
             return True
         return any(
-            one.promise == promise for one in self.running if one.priority <= request.priority
+            each.promise == promise for each in self.running if each.priority <= request.priority
         )
 
     @property

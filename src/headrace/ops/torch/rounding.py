@@ -25,8 +25,8 @@ def quotient(x: float | torch.Tensor, y: float | torch.Tensor, like: torch.Tenso
     reciprocal of one times the other, which is rounded twice: a tensor by a number on a device,
     a number by a tensor everywhere."""
     x, y = (
-        one if isinstance(one, torch.Tensor) else torch.full((), one, device=like.device)
-        for one in (x, y)
+        each if isinstance(each, torch.Tensor) else torch.full((), each, device=like.device)
+        for each in (x, y)
     )
     return x / y
 

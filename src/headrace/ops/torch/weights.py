@@ -138,9 +138,9 @@ class TorchWeights(Ops):
         vectors = None
         if bias is not None:
             of_experts = [stacked_bias(*each) for each in zip(experts, bias, strict=True)]
-            if any(one is not None for one in of_experts):
+            if any(expert is not None for expert in of_experts):
                 none = np.zeros(out, np.float32)
-                whole = np.stack([none if one is None else one for one in of_experts])
+                whole = np.stack([none if expert is None else expert for expert in of_experts])
                 vectors = on_device(whole, self.device)
         linears = tuple(
             Linear(matrix.part(at * out, out), None if vectors is None else vectors[at])

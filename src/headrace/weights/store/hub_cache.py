@@ -117,7 +117,7 @@ def find_revision(cache: Path, model: HubModel) -> CachedRevision | None:
         if model.revision in revision.refs or model.revision == revision.commit:
             return revision
     if len(model.revision) >= MIN_COMMIT_DIGITS:
-        fitting = [one for one in revisions if one.commit.startswith(model.revision)]
+        fitting = [each for each in revisions if each.commit.startswith(model.revision)]
         return fitting[0] if len(fitting) == 1 else None
     return None
 

@@ -250,14 +250,14 @@ def _counter(on_bytes: OnBytes) -> Any:
 
 def _files(info: ModelInfo) -> dict[str, RemoteFile]:
     return {
-        one.rfilename: RemoteFile(
-            one.rfilename,
-            _size(one.lfs.size if one.lfs else one.size),
-            _digest(one.lfs.sha256 if one.lfs else None),
-            _digest(one.blob_id),
+        sibling.rfilename: RemoteFile(
+            sibling.rfilename,
+            _size(sibling.lfs.size if sibling.lfs else sibling.size),
+            _digest(sibling.lfs.sha256 if sibling.lfs else None),
+            _digest(sibling.blob_id),
         )
-        for one in info.siblings or ()
-        if _is_inside(one.rfilename)
+        for sibling in info.siblings or ()
+        if _is_inside(sibling.rfilename)
     }
 
 

@@ -81,7 +81,7 @@ def fetch_headers(model: HubModel, client: HubClient, folder: Path) -> RemoteHea
     names = [name for name in chosen.names if name.endswith(".safetensors")]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         headers = pool.map(lambda name: tuple(_safetensors(ranges, name)), names)
-        tensors = tuple(tensor for one in headers for tensor in one)
+        tensors = tuple(tensor for header in headers for tensor in header)
     return RemoteHeaders(listing.commit, config, tensors, None, ranges.fetched)
 
 

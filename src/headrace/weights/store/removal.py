@@ -76,7 +76,7 @@ def plan_removal(model: str, environ: Mapping[str, str]) -> Removal:
             f"remove {repo_folder(cache, named.repo)} yourself"
         )
     if _is_whole_repo(named):
-        commits = [one.commit for one in revisions]
+        commits = [revision.commit for revision in revisions]
         what = f"{named.repo}, all {len(commits)} revisions" if len(commits) > 1 else named.repo
         strategy = info.delete_revisions(*commits)
         return Removal(str(named), what, strategy.expected_freed_size, strategy.execute)
@@ -124,8 +124,8 @@ def _of_one_revision(
         files = [
             file
             for repo in info.repos
-            for one in repo.revisions
-            for file in one.files
+            for each in repo.revisions
+            for file in each.files
             if file.file_path.parent.resolve() / file.file_path.name in resolved
         ]
         strategy = info.delete_files(*files)
