@@ -13,7 +13,7 @@ from headrace.config import EngineConfig
 from headrace.engine.drafts.heads.few_bits import few_bits_bytes
 from headrace.engine.drafts.speculative_config import read_speculative_config
 from headrace.engine.load import load_engine
-from headrace.errors import ConfigError
+from headrace.errors import CheckpointError, ConfigError
 from headrace.plan.machine.hardware_memory import place_of
 from headrace.plan.memory.draft import Draft, draft_named
 from headrace.plan.memory.fit import Fit, fit
@@ -158,3 +158,27 @@ def test_layers_from_a_place_of_their_own_are_counted_as_the_engine_holds_them(
     assert draft.weights.value == info.draft_weight_bytes > 0
     with pytest.raises(ConfigError, match="files"):
         draft_of(setting, named("qwen3-0.6b"))
+
+
+def test_a_draft_that_cannot_be_read_is_refused_with_the_flag(tmp_path: Path) -> None:
+    target = named(str(write_tiny_hf(tmp_path / "model", "qwen3")))
+    head = tmp_path / "head"
+    head.mkdir()
+    for config, method, words in (
+        (
+            None,
+            "eagle3",
+            "has no config.json; a folder with config.json and safetensors is required",
+        ),
+        ("{", None, "config.json: not valid JSON"),
+        ('{"architectures": ["LlamaForCausalLMEagle3"]}', None, "no safetensors file"),
+    ):
+        if config is not None:
+            (head / "config.json").write_text(config)
+        setting = {"model": str(head)} | ({} if method is None else {"method": method})
+        with pytest.raises(CheckpointError) as caught:
+            draft_of(json.dumps(setting), target)
+        assert str(caught.value).startswith(
+            f"--speculative-config: model '{head}' cannot be used: "
+        )
+        assert words in str(caught.value)

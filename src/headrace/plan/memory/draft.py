@@ -21,7 +21,13 @@ from typing import Any
 from headrace.catalog import Catalog
 from headrace.engine.drafts.heads.few_bits import few_bits_bytes
 from headrace.engine.drafts.speculative_config import SpeculativeConfig, head_kind_of
-from headrace.errors import ConfigError, FetchError
+from headrace.errors import (
+    CheckpointError,
+    ConfigError,
+    FetchError,
+    UnsupportedModelError,
+    shown,
+)
 from headrace.models import read_config
 from headrace.models.heads import open_mtp_folder
 from headrace.models.heads.medusa import LEAST_DIM
@@ -55,14 +61,31 @@ def draft_named(
 ) -> Draft | None:
     """What the settings name to make drafts; None where nothing has weights or K and V of its own.
 
-    Raises ConfigError for what cannot be read, and where a model has no layer for further tokens.
+    Raises HeadraceError (its kinds), naming the flag and the draft, for what cannot be read, and
+    where a model has no layer for further tokens.
     """
     if spec.has_own_mtp:
         return _own_layer(target, spec.most_of_model)
     if spec.model is None:
         return None
     try:
-        path = locate_model(spec.model, environ).path
+        return _separate_draft(catalog, spec, spec.model, target, environ)
+    except (CheckpointError, ConfigError, FetchError, UnsupportedModelError) as error:
+        if str(error).startswith(_FLAG):
+            raise
+        raise type(error)(f"{_FLAG}: model {shown(spec.model)} cannot be used: {error}") from error
+
+
+def _separate_draft(
+    catalog: Catalog,
+    spec: SpeculativeConfig,
+    name: str,
+    target: ModelShape,
+    environ: Mapping[str, str],
+) -> Draft:
+    """The draft model or head of this name."""
+    try:
+        path = locate_model(name, environ).path
     except (FetchError, OSError):
         path = None
     kind_of_head = None if path is None else head_kind_of(spec, path)
@@ -78,7 +101,7 @@ def draft_named(
         held = few_bits_bytes(folder)
         weights = _weights(f"weights of the head {path.name}, in few bits", held, str(path))
         return Draft(f"the head {path.name}", replace(shape, context_tokens=None), weights)
-    shape = shape_named(catalog, spec.model, environ)
+    shape = shape_named(catalog, name, environ)
     kind = None
     if shape.weight_bytes is None:
         kind = catalog.quantizations.find(default_kind(shape))
