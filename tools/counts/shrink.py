@@ -74,7 +74,7 @@ def _shrink_layers(config: dict[str, Any]) -> None:
         for value in place.values()
         if isinstance(value, list) and len(value) == layers
     ]
-    kinds = [repr(kind) for kind in zip(*lists, strict=True)]
+    kinds = [repr([_kind(entry) for entry in layer]) for layer in zip(*lists, strict=True)]
     kept = max((kinds.index(kind) + 1 for kind in kinds), default=0)
     leading = max((config.get(key) or 0 for key in _LEADING), default=0)
     periods = [config.get(key) for key in _PERIODS]
@@ -89,6 +89,13 @@ def _shrink_layers(config: dict[str, Any]) -> None:
             config[key] = kept
         elif key == "mlp_only_layers" and isinstance(value, list):
             config[key] = [layer for layer in value if layer < kept]
+
+
+def _kind(entry: Any) -> Any:
+    """What of a layer's entry decides which code runs: not how wide its MLP is."""
+    if not isinstance(entry, dict):
+        return entry
+    return {key: _kind(value) for key, value in entry.items() if key != "ffn_mult"}
 
 
 def _first_layers(value: Any, layers: int, kept: int) -> Any:
