@@ -20,7 +20,7 @@ import pytest
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
 from headrace.engine.drafts.heads.head_drafts import HeadDrafts
-from headrace.engine.drafts.model.draft_model import DraftModel
+from headrace.engine.drafts.model.draft_model import DraftModelChain
 from headrace.engine.drafts.passes.draft_chain import DraftChain
 from headrace.engine.drafts.proposer import Proposer
 from headrace.engine.memory.kv_memory import plan_kv_cache
@@ -398,10 +398,12 @@ def make_core(
     )
 
 
-def make_draft(model: MockModel, *, num_blocks: int = 256, vocab_size: int = VOCAB) -> DraftModel:
+def make_draft(
+    model: MockModel, *, num_blocks: int = 256, vocab_size: int = VOCAB
+) -> DraftModelChain:
     """A draft model over the mock, with a pool of its own."""
     config = EngineConfig(num_gpu_blocks_override=num_blocks, block_size=16)
-    return DraftModel(
+    return DraftModelChain(
         model,
         MockOps(),  # type: ignore[arg-type]
         plan_kv_cache(model, config),

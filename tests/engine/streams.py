@@ -17,7 +17,7 @@ import msgspec
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
 from headrace.engine.drafts.heads.head_drafts import HeadDrafts
-from headrace.engine.drafts.model.draft_model import DraftModel
+from headrace.engine.drafts.model.draft_model import DraftModelChain
 from headrace.engine.drafts.passes.draft_chain import DraftChain
 from headrace.engine.drafts.proposer import Proposal, Proposer
 from headrace.engine.memory.kv_memory import kinds_of, plan_kv_cache
@@ -112,7 +112,7 @@ def draft_chain(
     )
     if isinstance(draft, DraftHead):
         return HeadDrafts(draft, ops, plan, num_tokens=NUM_TOKENS)
-    return DraftModel(draft, ops, plan, num_tokens=NUM_TOKENS, vocab_size=model.vocab_size)
+    return DraftModelChain(draft, ops, plan, num_tokens=NUM_TOKENS, vocab_size=model.vocab_size)
 
 
 class Guesses:

@@ -271,7 +271,9 @@ def check_token_ids(token_ids: Sequence[int], limits: Limits, param: str) -> Non
     """Every id is one of the model's."""
     if token_ids and not (min(token_ids) >= 0 and max(token_ids) < limits.vocab_size):
         index = next(
-            index for index, token_id in enumerate(token_ids) if not 0 <= token_id < limits.vocab_size
+            index
+            for index, token_id in enumerate(token_ids)
+            if not 0 <= token_id < limits.vocab_size
         )
         raise _refuse(
             f"{param}[{index}]",

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from headrace.config.settings import EngineConfig
 from headrace.engine.drafts.heads.few_bits import check_finite, few_bits_bytes, in_few_bits
 from headrace.engine.drafts.heads.head_drafts import HeadDrafts
-from headrace.engine.drafts.model.draft_model import DraftModel
+from headrace.engine.drafts.model.draft_model import DraftModelChain
 from headrace.engine.drafts.model.same_tokens import check_same_tokens
 from headrace.engine.drafts.passes.draft_chain import MAX_STEP_TOKENS, DraftChain
 from headrace.engine.drafts.speculative_config import SpeculativeConfig, head_kind_of
@@ -115,7 +115,7 @@ class _OpenedModel:
     def load(self, target: Model, ops: Ops, config: EngineConfig) -> LoadedDraft:
         with _named(f"the draft model {self.checkpoint.path}"):
             model = load_model(self.checkpoint, ops, ignore_config_keys=config.ignore_config_keys)
-        return LoadedDraft(model, DraftModel, target.vocab_size, model.config)
+        return LoadedDraft(model, DraftModelChain, target.vocab_size, model.config)
 
 
 @dataclass(frozen=True)

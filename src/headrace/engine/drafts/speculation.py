@@ -25,7 +25,7 @@ from headrace.engine.drafts.acceptance import Acceptance, Shares
 from headrace.engine.drafts.gain_account import MOST as FULL
 from headrace.engine.drafts.gain_account import GainAccount
 from headrace.engine.drafts.passes.draft_chain import DraftChain
-from headrace.engine.drafts.passes.model_drafts import DraftRoom, ModelDrafts
+from headrace.engine.drafts.passes.draft_policy import DraftPolicy, DraftRoom
 from headrace.engine.drafts.source import DraftSource, Guess
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.request import Request
@@ -123,9 +123,9 @@ class Speculation:
         """Tokens beyond a request's first that the step gave."""
         self._batch = 1
         """Requests that decode in the step that began."""
-        self._of_model: ModelDrafts | None = None
+        self._of_model: DraftPolicy | None = None
         if model is not None:
-            self._of_model = ModelDrafts(
+            self._of_model = DraftPolicy(
                 model,
                 self.costs,
                 most=most_of_model,

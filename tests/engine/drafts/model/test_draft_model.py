@@ -12,8 +12,13 @@ import numpy.typing as npt
 import pytest
 
 from headrace.engine.core import EngineCore
-from headrace.engine.drafts.model.draft_model import DraftModel
-from headrace.engine.drafts.passes.model import CATCH_UP_TOKENS, Judge, JudgedDraft, Verdict
+from headrace.engine.drafts.model.draft_model import DraftModelChain
+from headrace.engine.drafts.passes.draft_generator import (
+    CATCH_UP_TOKENS,
+    Judge,
+    JudgedDraft,
+    Verdict,
+)
 from headrace.engine.messages import Submit
 from headrace.engine.request import Request
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
@@ -50,13 +55,15 @@ class OtherModel(MockModel):
         return logits
 
 
-def drafting(draft: DraftModel, model: MockModel | None = None, **settings: object) -> EngineCore:
+def drafting(
+    draft: DraftModelChain, model: MockModel | None = None, **settings: object
+) -> EngineCore:
     return make_core(
         model, vocabulary=vocabulary, draft=draft, speculative_config=ALWAYS, **settings
     )
 
 
-def judge_by(draft: DraftModel, judge: Judge | None) -> None:
+def judge_by(draft: DraftModelChain, judge: Judge | None) -> None:
     """Have all of its drafts judged."""
     inner = draft.guess
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.engine.drafts.passes.draft_chances import DraftChances
-from headrace.engine.drafts.passes.model import RatedDraft
+from headrace.engine.drafts.passes.draft_generator import RatedDraft
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
 

@@ -8,8 +8,14 @@ from collections.abc import Callable, Collection, Sequence
 import pytest
 
 from headrace.engine.drafts.gain_account import GainAccount
-from headrace.engine.drafts.passes.model import Judge, JudgedDraft, Pass, RatedDraft, Verdict
-from headrace.engine.drafts.passes.model_drafts import DraftRoom, ModelDrafts
+from headrace.engine.drafts.passes.draft_generator import (
+    Judge,
+    JudgedDraft,
+    Pass,
+    RatedDraft,
+    Verdict,
+)
+from headrace.engine.drafts.passes.draft_policy import DraftPolicy, DraftRoom
 from headrace.engine.drafts.passes.pass_costs import PassCosts
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.params import SamplingParams
@@ -134,7 +140,7 @@ def replayed(machine: Machine, batch: int, steps: int, fixed: int | None, prompt
     """Tokens for the time; fixed: so many drafts in each step, None for those that are chosen."""
     costs = StepCosts()
     account = GainAccount()
-    drafts = ModelDrafts(machine, costs, most=5, adaptive=fixed is None, account=account)
+    drafts = DraftPolicy(machine, costs, most=5, adaptive=fixed is None, account=account)
     plain_s = machine.plain_s(batch)
     rows = [request_of(str(at), prompt) for at in range(batch)]
     seconds, tokens = 0.0, 0
@@ -216,7 +222,7 @@ def test_a_prompt_is_read_only_where_that_pays() -> None:
         costs.note(1, 1, 1.0)
     for length, expected in ((40, 1), (4000, 0)):
         machine = Machine(0.5, target=1.0, row=0.05, draft=0.15)
-        drafts = ModelDrafts(machine, costs, most=3)
+        drafts = DraftPolicy(machine, costs, most=3)
         request = request_of("r", length, length + 40)
         for _ in range(40):
             drafts.begin_step()
@@ -229,7 +235,7 @@ def test_of_a_text_that_was_not_read_the_end_is_read_for_a_try() -> None:
     """All of it would cost more than tries may, and more with each token that comes."""
     machine = Machine(0.0, target=1.0, row=0.05, draft=0.15)
     costs = StepCosts()
-    drafts = ModelDrafts(machine, costs, most=5)
+    drafts = DraftPolicy(machine, costs, most=5)
     row = request_of("long", 126)
     for _ in range(200):  # of nothing that comes, so that none is chosen
         short = request_of("short", 2)
@@ -258,7 +264,7 @@ def judging(
     for _ in range(200):
         for tokens in (batch, 2 * batch, 3 * batch):
             costs.note(batch, tokens, 1.0 + row_s * tokens)
-    drafts = ModelDrafts(machine, costs, most=3)
+    drafts = DraftPolicy(machine, costs, most=3)
     for num_tokens in (1, 2, 4, 8) * 3:
         drafts._passes.note(num_tokens, pass_s)
     drafts.gain = gain
@@ -306,7 +312,7 @@ def test_what_was_read_of_a_text_is_kept_where_the_credit_pays_for_what_came(
     costs = StepCosts()
     for _ in range(20):
         costs.note(1, 1, 1.0)
-    drafts = ModelDrafts(machine, costs, most=5)
+    drafts = DraftPolicy(machine, costs, most=5)
     row = request_of("r", 4040)
     machine.read[row] = 4000
     drafts._account.steps = 0.0  # nothing is chosen
@@ -320,7 +326,7 @@ def test_what_was_read_of_a_text_is_kept_where_the_credit_pays_for_what_came(
 def test_passes_that_take_no_time_by_a_coarse_clock_are_no_fault() -> None:
     machine = Machine(0.9, target=1.0, row=0.05, draft=0.0)
     costs = StepCosts()
-    drafts = ModelDrafts(machine, costs, most=3)
+    drafts = DraftPolicy(machine, costs, most=3)
     row, made = request_of("r"), 0
     for _ in range(60):
         drafts.begin_step()
@@ -338,7 +344,7 @@ def test_what_is_there_for_nothing_is_kept_where_it_promises_as_much() -> None:
     for tokens in (2, 4, 8) * 9:
         costs.note(2, tokens, 1.0)
     machine = Machine(0.5, target=1.0, row=0.05, draft=0.01)
-    drafts = ModelDrafts(machine, costs, most=3)
+    drafts = DraftPolicy(machine, costs, most=3)
     drafts._passes.note(1, machine.draft_s)
     good, poor = request_of("good"), request_of("poor")
     found = drafts.guess(2, [DraftRoom(good, 3, 5, 4.5), DraftRoom(poor, 3, 1, 0.1)], 64)
@@ -350,7 +356,7 @@ def test_steps_have_no_more_drafts_than_there_is_room_for() -> None:
     for tokens in (8, 16, 32, 64) * 9:
         costs.note(8, tokens, 1.0)
     machine = Machine(0.9, target=1.0, row=0.01, draft=0.02)
-    drafts = ModelDrafts(machine, costs, most=5)
+    drafts = DraftPolicy(machine, costs, most=5)
     rows = [DraftRoom(request_of(str(at)), 5) for at in range(8)]
     assert sum(map(len, drafts.guess(8, rows, 17).values())) in (8, 16)
 
@@ -398,7 +404,7 @@ class Watched(Machine):
 def test_a_draft_is_watched_before_it_is_tried_and_not_for_long() -> None:
     machine = Watched(0.0, target=1.0, row=0.05, draft=0.15)
     costs = StepCosts()
-    drafts = ModelDrafts(machine, costs, most=5)
+    drafts = DraftPolicy(machine, costs, most=5)
     machine.watch(())
     drafts._watched = ()
     row, tries = request_of("r"), 0

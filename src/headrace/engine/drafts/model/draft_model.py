@@ -10,8 +10,8 @@ from headrace.ops.interface import Array
 from headrace.ops.kv import RaggedBatch
 
 
-class DraftModel(DraftChain[Model]):
-    """A draft model of one engine."""
+class DraftModelChain(DraftChain[Model]):
+    """The passes of a smaller model, one for each draft."""
 
     name = "draft_model"
 

@@ -28,15 +28,15 @@ import msgspec
 import numpy as np
 
 from headrace.engine.drafts.passes.draft_cache import DraftCache, Twin
-from headrace.engine.drafts.passes.features import Features
-from headrace.engine.drafts.passes.model import (
+from headrace.engine.drafts.passes.draft_generator import (
     CATCH_UP_TOKENS,
     Judge,
     JudgedDraft,
     Pass,
     RatedDraft,
 )
-from headrace.engine.drafts.passes.model_drafts import FEW_TOKENS
+from headrace.engine.drafts.passes.draft_policy import FEW_TOKENS
+from headrace.engine.drafts.passes.features import Features
 from headrace.engine.grammars.constraint import Look
 from headrace.engine.kv.block_tables import BlockTables
 from headrace.engine.kv.copies import apart
@@ -169,7 +169,7 @@ class DraftChain(ABC, Generic[Maker]):
         """Drafts of each request, at most so many, where there are any: none of one that it has to
         read more of first, or has no room for. most_read: instead of CATCH_UP_TOKENS, which it is
         no more than. latest: of a request that lacks more than that its last tokens are read alone,
-        as of a text that begins there. judge: as of PassModel."""
+        as of a text that begins there. judge: as of DraftGenerator."""
         self.passes = []
         self._rated.clear()
         self._judge = None if self.block_drafts else judge
@@ -186,7 +186,7 @@ class DraftChain(ABC, Generic[Maker]):
         return {row.request: drafts for row in rows if (drafts := row.twin.drafts)}
 
     def rated(self, request: Request) -> Sequence[RatedDraft]:
-        """As of PassModel."""
+        """As of DraftGenerator."""
         return self._rated.get(request, ())
 
     def watch(self, requests: Collection[Request] | None) -> None:
@@ -212,7 +212,7 @@ class DraftChain(ABC, Generic[Maker]):
         return self.cache.lag(request)
 
     def num_at_hand(self, request: Request) -> int:
-        """As of PassModel."""
+        """As of DraftGenerator."""
         return self.cache.num_at_hand(request)
 
     def clear(self) -> None:

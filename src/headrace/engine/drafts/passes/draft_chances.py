@@ -33,7 +33,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from headrace.engine.drafts.passes.model import RatedDraft
+from headrace.engine.drafts.passes.draft_generator import RatedDraft
 from headrace.engine.request import Request
 
 CHANGE = 0.02

@@ -1,4 +1,4 @@
-"""What makes drafts in passes, as those that decide on it see it."""
+"""What makes drafts in passes, as the policy that decides on it sees it."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ Judge = Callable[[Sequence[JudgedDraft]], Sequence[Verdict]]
 """What is done about the drafts of a pass, decided together: those that go on share the next."""
 
 
-class PassModel(Protocol):
-    """A draft model or a head (draft_chain.py)."""
+class DraftGenerator(Protocol):
+    """A maker of drafts in passes: a draft model or a head (draft_chain.py)."""
 
     @property
     def passes(self) -> Sequence[Pass]:

@@ -31,11 +31,11 @@ from typing import NamedTuple
 from headrace.engine.drafts.gain_account import MOST as MOST_ACCOUNT
 from headrace.engine.drafts.gain_account import GainAccount
 from headrace.engine.drafts.passes.draft_chances import DraftChances
-from headrace.engine.drafts.passes.model import (
+from headrace.engine.drafts.passes.draft_generator import (
     CATCH_UP_TOKENS,
+    DraftGenerator,
     Judge,
     JudgedDraft,
-    PassModel,
     Verdict,
 )
 from headrace.engine.drafts.passes.pass_costs import PassCosts
@@ -82,12 +82,13 @@ class _Choice(NamedTuple):
     hope: float
 
 
-class ModelDrafts:
-    """The draft model of one engine and what was learned of it."""
+class DraftPolicy:
+    """The policy of one engine on its draft model or head: when it drafts, how much, and what was
+    learned of it."""
 
     def __init__(
         self,
-        model: PassModel,
+        model: DraftGenerator,
         costs: StepCosts,
         *,
         most: int,

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from headrace.engine.drafts.passes.model import CATCH_UP_TOKENS, PassModel
+from headrace.engine.drafts.passes.draft_generator import CATCH_UP_TOKENS, DraftGenerator
 from headrace.engine.drafts.passes.pass_costs import PassCosts
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.request import Request
@@ -55,7 +55,7 @@ MOST_WAITED_STEPS = 32
 class Tries:
     """The tries of one engine."""
 
-    def __init__(self, model: PassModel, costs: StepCosts, passes: PassCosts) -> None:
+    def __init__(self, model: DraftGenerator, costs: StepCosts, passes: PassCosts) -> None:
         """costs: of the target's steps."""
         self._model = model
         self._costs = costs
@@ -127,7 +127,7 @@ class Tries:
         return "now"
 
     def note_step(self, seconds: float, gained_s: float | None) -> None:
-        """A step took so long. gained_s: as of `ModelDrafts.note_step`."""
+        """A step took so long. gained_s: as of `DraftPolicy.note_step`."""
         if self._credit_s is None:
             self._credit_s = FIRST_CREDIT * seconds
         most = max(MOST_CREDIT * seconds, self._price_s)
