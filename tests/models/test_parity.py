@@ -179,19 +179,19 @@ def test_parity_with_transformers(name: str, reference: Ops, kernels: Ops) -> No
 
 @pytest.mark.parametrize(("name", "change"), BROKEN_RULES)
 def test_a_rule_is_not_lost_in_the_tolerance(
-    name: str, change: dict[str, Any], reference: Ops
+    name: str, change: dict[str, Any], kernels: Ops
 ) -> None:
     """With one rule broken the model is far from its golden, so the cases do test it."""
     expected, case = golden(name), CASES[name]
     seed = int(expected["seed"])
-    model = load_model(tiny_checkpoint(case.family, seed=seed, **case.shape | change), reference)
+    model = load_model(tiny_checkpoint(case.family, seed=seed, **case.shape | change), kernels)
     ids = prompt(seed) + expected["greedy"].tolist()[:-1]
-    logits = Session(model, reference).feed(ids)[:, ::COLUMN_STEP]
+    logits = Session(model, kernels).feed(ids)[:, ::COLUMN_STEP]
     assert np.abs(logits - expected["logits"]).max() > 0.01 * float(expected["scale"])
 
 
 @pytest.mark.parametrize(("name", "tensor"), BROKEN_TENSORS)
-def test_a_tensor_is_not_lost_in_the_tolerance(name: str, tensor: str, reference: Ops) -> None:
+def test_a_tensor_is_not_lost_in_the_tolerance(name: str, tensor: str, kernels: Ops) -> None:
     """With some of its tensors set to zero, biases that only choose experts among them."""
     expected, case = golden(name), CASES[name]
     seed = int(expected["seed"])
@@ -200,7 +200,7 @@ def test_a_tensor_is_not_lost_in_the_tolerance(name: str, tensor: str, reference
         key: replace(value, data=np.zeros_like(value.data)) if key.endswith(tensor) else value
         for key, value in checkpoint.tensors.items()
     }
-    model = load_model(replace(checkpoint, tensors=changed), reference)
+    model = load_model(replace(checkpoint, tensors=changed), kernels)
     ids = prompt(seed) + expected["greedy"].tolist()[:-1]
-    logits = Session(model, reference).feed(ids)[:, ::COLUMN_STEP]
+    logits = Session(model, kernels).feed(ids)[:, ::COLUMN_STEP]
     assert np.abs(logits - expected["logits"]).max() > 0.01 * float(expected["scale"])

@@ -133,12 +133,13 @@ def test_kernels_compute_what_the_reference_does(family: str, reference: Ops) ->
 @pytest.mark.matrix
 @pytest.mark.parametrize("family", tiny_family_names())
 def test_every_kind_and_level_computes_what_the_reference_does(family: str, reference: Ops) -> None:
-    """The kinds that are not the family's own in the test above, each at every level.
+    """The kinds that are not the family's own in the test above, each at every other level.
 
     So every family meets every kind and every level, and every kind meets every level.
     """
-    for codec in (kind for kind in BLOCK_CODECS if kind != kind_in_turn(family)):
-        check_against_the_reference(family, codec, levels(), reference)
+    others = [kind for kind in BLOCK_CODECS if kind != kind_in_turn(family)]
+    for first, codec in enumerate(others):
+        check_against_the_reference(family, codec, levels()[first::2], reference)
 
 
 @needs_kernels

@@ -17,8 +17,13 @@ from headrace.weights.open import open_checkpoint
 from tests.models.cases import Session, greedy
 
 
-@pytest.mark.parametrize("index", range(5))
-def test_greedy_continuation_is_the_recorded_one(index: int, ops: Ops, shared_assets: Path) -> None:
+@pytest.mark.parametrize(
+    ("backend", "index"), [*(("cpu", index) for index in range(5)), ("reference", 0)]
+)
+def test_greedy_continuation_is_the_recorded_one(
+    backend: str, index: int, kernels: Ops, reference: Ops, shared_assets: Path
+) -> None:
+    ops = kernels if backend == "cpu" else reference
     folder = shared_assets / "models" / "stories260K"
     record = json.loads((folder / "reference-greedy.json").read_text())["stories260K"][index]
     model = load_model(open_checkpoint(folder / "stories260K.gguf"), ops)
