@@ -35,17 +35,22 @@ SILENT = {
 }
 """What keeps the packages from asking and reporting over the network."""
 _ONE_AFTER_ANOTHER = """
-import runpy, sys
+import os, runpy, sys
 url, model, *paths = sys.argv[1:]
 for path in paths:
-    sys.argv = [path, url, model]
-    print(path, file=sys.stderr)
-    runpy.run_path(path, run_name="__main__")
+    runpy.run_path(path)  # imports alone
+    if not (child := os.fork()):
+        sys.argv = [path, url, model]
+        runpy.run_path(path, run_name="__main__")
+        sys.exit()
+    if os.waitpid(child, 0)[1]:
+        sys.exit(f"{path} failed")
 """
 
 
 def run_tours(python: Path | str, url: str, model: str, *names: str) -> None:
-    """Tours of one package, in one process: to import it takes longer than most of them."""
+    """Tours of one package, each in a copy of a process that has imported it, which takes longer
+    than most of them. A copy each, since packages keep connections of the event loop of a tour."""
     environment = os.environ | {"PYTHONPATH": "", "NO_PROXY": "127.0.0.1,localhost"} | SILENT
     paths = [str(TOURS / f"{name}_tour.py") for name in names]
     done = subprocess.run(
