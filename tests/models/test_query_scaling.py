@@ -15,26 +15,27 @@ def test_factors_grow_at_each_multiple_of_the_length() -> None:
     steps = (0, 0, 1, 1, 2, 2, 100)
     expected = np.array([1 + 0.1 * math.log(1 + step) for step in steps], np.float32)
     factors = scaling.factors(positions)
-    assert factors is not None and (factors == expected).all()
+    assert (factors == expected).all()
     for at, position in enumerate(positions):
         alone = scaling.factors(positions[at : at + 1])
-        assert alone is None if position < 16 else alone is not None and alone == factors[at]
+        assert alone == factors[at]
+        assert alone == 1 if position < 16 else alone > 1
 
 
 def test_the_first_position_may_count_as_one() -> None:
     scaling = QueryScaling(beta=0.5, length=8, offset=1)
     factors = scaling.factors(np.arange(6, 9, dtype=np.int32))
     grown = np.float32(1 + 0.5 * math.log(2))
-    assert factors is not None and factors.tolist() == [1.0, grown, grown]
+    assert factors.tolist() == [1.0, grown, grown]
 
 
-def test_positions_before_the_length_cost_nothing() -> None:
-    assert QueryScaling(beta=0.1, length=16).factors(np.arange(16, dtype=np.int32)) is None
-    assert (
-        QueryScaling(beta=0.1, length=16, offset=1).factors(np.arange(15, dtype=np.int32)) is None
-    )
+def test_factors_are_one_before_the_length() -> None:
+    for length, offset in ((16, 0), (16, 1)):
+        scaling = QueryScaling(beta=0.1, length=length, offset=offset)
+        near = np.arange(length - offset, dtype=np.int32)
+        assert scaling.factors(near).tolist() == [1.0] * len(near)
     far = np.array([2**31 - 1], np.int32)
-    assert QueryScaling(beta=0.1, length=2**31 - 1, offset=1).factors(far) is not None
+    assert QueryScaling(beta=0.1, length=2**31 - 1, offset=1).factors(far) > 1
 
 
 def test_layers_that_scale_may_be_listed() -> None:

@@ -32,9 +32,8 @@ class QueryScaling:
         """Whether a layer scales its queries."""
         return self.layers[layer] if self.layers else True
 
-    def factors(self, positions: npt.NDArray[np.int32]) -> npt.NDArray[np.float32] | None:
-        """f32[N], computed in float64 and rounded once; None where all are 1."""
+    def factors(self, positions: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+        """f32[N], computed in float64 and rounded once; also where all are 1, since what a step is
+        made of must not depend on its positions (`Ops.record_run`)."""
         steps = (positions.astype(np.int64) + self.offset) // self.length
-        if not steps.any():
-            return None
         return (1 + self.beta * np.log1p(steps.astype(np.float64))).astype(np.float32)
