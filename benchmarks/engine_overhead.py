@@ -34,8 +34,15 @@ class NoOps:
     """Backend of the figures: answers without computing."""
 
     name, level, num_threads = "none", "none", 1
+    expert_layers, is_asynchronous = 0, False
 
     def expert_cache_stats(self) -> None:
+        return None
+
+    def memory(self) -> None:
+        return None
+
+    def fault_of(self, error: Exception) -> None:
         return None
 
     def kv_cache(self, spec: KVCacheSpec) -> KVCacheArrays:
@@ -56,6 +63,7 @@ class NoModel:
 
     model_type, vocab_size, max_positions = "none", VOCAB, 32768
     weight_codec, weight_bytes = "Q8_0", 0
+    length_cause = ""
 
     def __init__(self, layers: Sequence[LayerKV] = (LayerKV(1, 2),)) -> None:
         self.cache_layout = cache_layout(layers)

@@ -112,7 +112,11 @@ def started(shape: str, codec: str, device: torch.device, sizes: ShapeSizes) -> 
     model = load_model(checkpoint, ops, max_positions=config.max_model_len)
     loaded_s = time.perf_counter()
     memory = ops.memory()
-    reserved = 0 if memory is None else step_bytes(model.config, model.vocab_size, config)
+    tables = model.cache_layout.num_tables
+    reserved = 0
+    if memory is not None:
+        sizes_of = (model.config, model.vocab_size, config)
+        reserved = step_bytes(*sizes_of, recorded_tables=tables)
     plan = plan_kv_cache(model, config, reserved_bytes=reserved, device=memory)
     core = EngineCore(model, ops, config, num_tokens=model.vocab_size, plan=plan)
     core.warm_up()

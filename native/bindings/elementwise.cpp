@@ -66,11 +66,11 @@ void softcap(Backend& backend, nb::handle x, nb::handle y, float cap) {
 void take_rows(Backend& backend, nb::handle x, nb::handle rows, nb::handle y) {
   const View<float> from(x, "x", 2), to(y, "y", 2, true);
   const View<int32_t> at(rows, "row", 1);
-  at.require_below(from.size(0));
   to.require(0, at.size(0));
   to.require(1, from.size(1));
-  run(backend, [&backend, x = from.data(), width = from.size(1), of = at.data(),
-                count = at.size(0), y = to.data()] {
+  run(backend, [&backend, x = from.data(), limit = from.size(0), width = from.size(1),
+                of = at.data(), count = at.size(0), y = to.data()] {
+    require_below("row", of, count, limit);
     backend.take_rows(x, width, of, count, y);
   });
 }

@@ -71,7 +71,7 @@ def test_a_draft_models_step_is_counted_on_a_device_too(
     draft = f'{{"method": "draft_model", "model": "{path}"}}'
     for speculative in ("none", draft):
         config = EngineConfig(
-            model=path, backend="reference", max_num_seqs=2, max_model_len=64,
+            model=path, backend="reference", max_num_seqs=2, max_model_len=64, enforce_eager=True,
             speculative_config=speculative,
         )  # fmt: skip
         load_engine(config)

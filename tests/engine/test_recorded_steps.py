@@ -74,7 +74,13 @@ def filled(model: Model, kv: KVCacheArrays, lengths: list[int], rng: random.Rand
 @pytest.mark.smoke
 @pytest.mark.parametrize(
     ("family", "codec"),
-    [("llama", "F32"), ("qwen3", "Q8_0"), ("gemma2", "BF16"), ("gpt_neox", "F32")],
+    [
+        ("llama", "F32"),
+        ("qwen3", "Q8_0"),
+        ("gemma2", "BF16"),
+        ("gpt_neox", "F32"),
+        ("ministral3", "F32"),
+    ],
 )
 def test_a_repetition_has_the_bits_of_the_step_itself(family: str, codec: str) -> None:
     """Of other tokens, positions and blocks than those that were recorded, padded and not."""
@@ -108,11 +114,11 @@ def test_only_steps_of_one_token_each_and_no_more_than_are_recorded() -> None:
     assert steps.forward(prompt) is None
 
 
-@pytest.mark.parametrize("family", ["ministral3", "qwen3_moe"])
+@pytest.mark.parametrize("family", ["llama4_text", "qwen3_moe"])
 def test_a_model_whose_step_asks_the_host_is_not_recorded(
     family: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Factors of positions, and the choice of experts one after another."""
+    """The choice of experts one after another."""
     ops = recording_ops()
     _, _, steps = loaded(family, ops)
     steps.record(2)

@@ -180,7 +180,7 @@ def test_a_device_too_small_for_all_experts_has_some_on_the_cpu(
     }  # fmt: skip
     checkpoint = open_checkpoint(path)
     experts = sum(t.nbytes for name, t in checkpoint.tensors.items() if ".experts." in name)
-    steps = step_bytes(read_config(checkpoint), 288, EngineConfig(**settings))
+    steps = step_bytes(read_config(checkpoint), 288, EngineConfig(**settings), recorded_tables=1)
     room = checkpoint.nbytes - experts // 2 + steps + REST_BYTES + (1 << 20)
     device = DeviceMemory(room, room)
     monkeypatch.setattr("headrace.engine.load.device_memory", lambda choice: device)

@@ -307,7 +307,7 @@ class EngineCore:
         results = self._runner.read_or_none(flight.step)
         self.scheduler.take_back(plan)
         if results is not None:
-            return self._enter(plan, results, begun_s)
+            return self._enter(plan, results, begun_s, was_in_flight=True)
         if self._flight is not None:  # which went on from what is not there
             self.scheduler.take_back(self._flight.plan)
             self._flight = None
@@ -329,6 +329,7 @@ class EngineCore:
         started_s: float,
         *,
         was_short: bool = False,
+        was_in_flight: bool = False,
     ) -> list[Output]:
         """Enter what a step gave, and say it."""
         outputs: list[Output] = []
@@ -336,15 +337,17 @@ class EngineCore:
         load = None if plan.only_decodes else load_of(plan.rows)
         now_s = self._clock()
         self._entered_s = now_s
-        runs = [row.request.state is State.RUNNING for row in plan.rows]
+        # Of a step that was in flight requests may have ended since.
+        runs = [row.request.state is State.RUNNING for row in plan.rows] if was_in_flight else None
         first = [row.request.first_token_s is None for row in plan.rows]
         lengths = [row.request.num_wanted for row in plan.rows]
         for row, (_, scores, _) in zip(plan.rows, results, strict=True):
             if row.request.prompt_logprobs is not None:
                 row.request.prompt_logprobs.extend(scores)
         self.scheduler.complete(plan, [result.given for result in results], now_s)
-        for row, (tokens, *_), length, is_first in compress(
-            zip(plan.rows, results, lengths, first, strict=True), runs
+        entered = zip(plan.rows, results, lengths, first, strict=True)
+        for row, (tokens, *_), length, is_first in (
+            entered if runs is None else compress(entered, runs)
         ):
             finished = row.request.state is State.FINISHED
             if tokens or finished:

@@ -115,7 +115,8 @@ def load_engine(
         memory, reserved = ops.memory(), weights.reserved_bytes
         if memory is not None:
             # What experts here take is of another memory than the KV cache.
-            reserved = step_bytes(model.config, model.vocab_size, config)
+            tables = model.cache_layout.num_tables
+            reserved = step_bytes(model.config, model.vocab_size, config, recorded_tables=tables)
             if loaded is not None:
                 reserved += step_bytes(loaded.config, model.vocab_size, config)
         plan = plan_kv_cache(model, config, reserved_bytes=reserved, device=memory)

@@ -22,6 +22,11 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 most that it reads takes the same for twice as many rows."""
 
 
+def recorded_sizes(most_requests: int) -> tuple[int, ...]:
+    """Numbers of requests that steps are recorded for, where up to so many run."""
+    return tuple(size for at, size in enumerate(SIZES) if at == 0 or SIZES[at - 1] < most_requests)
+
+
 class RecordedSteps:
     """The recordings of one model over one KV cache; empty until `record`."""
 
@@ -45,13 +50,11 @@ class RecordedSteps:
     def record(self, most_requests: int) -> None:
         """Record steps of up to so many requests, or the next number above, as far as the backend
         does. Writes to block 0, so only while it holds nothing."""
-        for size in SIZES:
+        for size in recorded_sizes(most_requests):
             step = self._ops.record(self._compute, self._longest(size))
             if step is None:
                 return
             self._steps[size] = step
-            if size >= most_requests:
-                return
 
     def forward(self, batch: RaggedBatch) -> Array | None:
         """Logits f32[R, vocab_size] of a step that is recorded, None for any other. They are right

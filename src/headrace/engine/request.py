@@ -148,10 +148,12 @@ class Request:
     def lag(self) -> int:
         """Tokens wanted whose computation has not begun; at least 1 unless finished, or all that
         it still wants is in flight."""
-        coming = len(self.token_ids) + self.num_due
+        if not self.num_in_flight:
+            return len(self.token_ids) - self.num_computed
+        coming = self.num_coming
         if self.num_due and coming >= self.max_len:
             return 0  # the last one, which is not computed
-        return coming - self.num_computed - self.num_in_flight
+        return coming - self.num_begun
 
     @property
     def rank(self) -> tuple[int, int]:

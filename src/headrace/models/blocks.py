@@ -30,7 +30,8 @@ class Step(NamedTuple):
     local_rope: RopeTable | None
     """For layers with a window where theirs differs; otherwise the same table."""
     query_factors: Array | None = None
-    """f32[N], for layers whose queries are scaled by position; None in models without."""
+    """f32[positions, 1], for layers whose queries are scaled by position; None in models without.
+    """
     layer_inputs: Array | None = None
     """f32[N, layers * width], what each layer gets beside the residual stream; None in models
     without."""
@@ -155,9 +156,8 @@ class Attention:
             ops.norm_columns(qkv, start, self.v_norm, groups=self.shape.num_kv_heads)
         self.rotate(qkv, step, stores=self.has_own_kv)
         if self.scales_queries and step.query_factors is not None:
-            ops.scale_rows(
-                qkv, step.query_factors, columns=self.shape.num_heads * self.shape.head_dim
-            )
+            columns = self.shape.num_heads * self.shape.head_dim
+            ops.scale_rows_at(qkv, step.query_factors, batch.positions, columns=columns)
         attended = ops.paged_attention(
             qkv, self.shape, step.kv, self.index, batch, sinks=self.sinks
         )

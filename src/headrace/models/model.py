@@ -235,7 +235,7 @@ class Model(ABC):
 
     def step(self, batch: RaggedBatch, kv: KVCacheArrays) -> Step:
         """What layers get of a batch."""
-        return begin_step(self._ops, self.config, self._rope, batch, kv)
+        return begin_step(self._ops, self._rope, batch, kv)
 
     def logits(
         self,

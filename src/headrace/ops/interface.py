@@ -481,6 +481,11 @@ class Ops(ABC):
         in place; each product is rounded once.
         """
 
+    def scale_rows_at(self, x: Array, table: Array, rows: HostIds, *, columns: int) -> None:
+        """`scale_rows` by the factors that rows of a table f32[P, 1] have. For NumPy arrays as it
+        stands."""
+        self.scale_rows(x, np.ascontiguousarray(table[rows, 0]), columns=columns)
+
     @abstractmethod
     def gate_heads(self, x: Array, gates: Array) -> None:
         """Multiply each head of f32[N, heads * width] by the sigmoid of its gate f32[N, heads], in

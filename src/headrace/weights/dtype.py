@@ -18,13 +18,13 @@ _CODECS = {"bfloat16": BF16, "float16": F16, "half": F16, "float32": F32, "float
 _PLAIN = (BF16, F16, F32)
 
 
-def held_as(checkpoint: Checkpoint, dtype: Dtype) -> Checkpoint:
+def held_as(checkpoint: Checkpoint, dtype: Dtype, *, may_be_quantised: bool = False) -> Checkpoint:
     """The checkpoint with its matrices of F32, F16 and BF16 in `dtype`; as it stands with "auto".
 
     Vectors stay as they are, and so do routers, whose rounded scores would choose others. Nothing
     is read: values are converted when a backend takes them, and ConfigError is raised then for one
     that float16 does not reach. Raises ConfigError where all matrices are quantised, which no dtype
-    changes.
+    changes, unless they may be.
     """
     if dtype == "auto":
         return checkpoint
@@ -46,6 +46,8 @@ def held_as(checkpoint: Checkpoint, dtype: Dtype) -> Checkpoint:
         if tensor.codec in _PLAIN and len(tensor.shape) > 1 and tensor.shape[0] > 1
         if not is_router(name)
     }
+    if not plain and may_be_quantised:
+        return checkpoint
     if not plain:
         kinds = sorted({item.codec.name for item in checkpoint.tensors.values()} - {"F32"})
         raise ConfigError(

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from headrace.config.settings import EngineConfig
-from headrace.engine.memory.device_memory import LOGIT_BYTES, device_room, step_bytes
+from headrace.engine.memory.device_memory import LOGIT_BYTES, TABLE_BYTES, device_room, step_bytes
 from headrace.engine.memory.kv_memory import plan_kv_cache
 from headrace.engine.memory.weight_memory import check_weights_fit
+from headrace.engine.recorded_steps import recorded_sizes
 from headrace.errors import ConfigError
 from headrace.models import read_config
 from headrace.ops.interface import DeviceMemory
@@ -59,6 +60,20 @@ def test_what_a_step_takes_grows_with_what_it_computes(
     least = step_bytes(model, 1000, EngineConfig())
     assert (step_bytes(model, 1000, EngineConfig(**setting)) > least) is grows
     assert least > LOGIT_BYTES * 64 * 1000, "a row of logits for each request"
+
+
+def test_recorded_steps_have_memory_of_their_own() -> None:
+    model = read_config(tiny_checkpoint())
+    config = EngineConfig(max_num_seqs=3, max_model_len=160, block_size=16)
+    none = step_bytes(model, 1000, config)
+    one, two = (step_bytes(model, 1000, config, recorded_tables=tables) for tables in (1, 2))
+    rows = sum(recorded_sizes(3))
+    assert two - one == TABLE_BYTES * rows * 10, "an entry for each block of the longest request"
+    assert one - none > 4 * 1000 * rows, "logits of each number of requests"
+    eager = EngineConfig(max_num_seqs=3, max_model_len=160, block_size=16, enforce_eager=True)
+    assert step_bytes(model, 1000, eager, recorded_tables=2) == none
+    assert recorded_sizes(1) == (1,) and recorded_sizes(64)[-1] == 64
+    assert recorded_sizes(65)[-1] == 128 and recorded_sizes(9999)[-1] == 512
 
 
 def test_weights_that_a_device_does_not_hold_are_refused() -> None:

@@ -45,7 +45,8 @@ def experts_of_a_layer() -> int:
 def whole() -> int:
     """A device that holds all of it, to the byte."""
     config = EngineConfig(backend="torch", **KV)
-    steps = step_bytes(read_config(large()), large().tensors["lm_head.weight"].shape[0], config)
+    vocab = large().tensors["lm_head.weight"].shape[0]
+    steps = step_bytes(read_config(large()), vocab, config, recorded_tables=1)
     weights = sum(tensor.nbytes for tensor in large().tensors.values())
     return weights + steps + 2 * MIB + REST_BYTES
 

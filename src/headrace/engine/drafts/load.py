@@ -39,6 +39,7 @@ from headrace.models.heads import (
 from headrace.models.heads.mtp import mtp_checkpoint
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint
+from headrace.weights.dtype import held_as
 from headrace.weights.hugging_face.head_folder import HeadFolder, HeadKind, open_head_folder
 from headrace.weights.open import open_checkpoint
 from headrace.weights.store.resolve import resolve_model
@@ -214,7 +215,7 @@ def open_draft(
         load = partial(_load_folder, kind, folder, target.tokenizer)
         return _OpenedHead(f"the head {path}", few_bits_bytes(folder), load)
     with _named(draft):
-        checkpoint = open_checkpoint(path)
+        checkpoint = held_as(open_checkpoint(path), config.dtype, may_be_quantised=True)
     check_same_tokens(target, checkpoint, config.tokenizer_pre)
     return _OpenedModel(checkpoint)
 

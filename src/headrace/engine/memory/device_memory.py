@@ -7,6 +7,7 @@ nothing is run to see what a step takes: it is computed from the shapes of the m
 from __future__ import annotations
 
 from headrace.config.settings import EngineConfig
+from headrace.engine.recorded_steps import recorded_sizes
 from headrace.models import DecoderConfig
 from headrace.ops.interface import SLICE_VALUES, DeviceMemory
 
@@ -21,6 +22,10 @@ scores and their places, 12; counts in that order and two sums of them, 8 each. 
 66 (tests/ops/torch/test_sampling.py); a sort on a device may take as much. The rest is for what an
 allocator rounds up."""
 
+TABLE_BYTES = 16
+"""For each entry of a block table of a recorded step: itself, a copy by tiles, which may be of four
+bytes for a kernel."""
+
 DECODE_BYTES = 16
 """For each value of a slice of a weight that is decoded: itself, and the numbers it is made of."""
 
@@ -30,11 +35,14 @@ def device_room(device: DeviceMemory, share: float) -> int:
     return max(0, int(device.total_bytes * share) - (device.total_bytes - device.free_bytes))
 
 
-def step_bytes(model: DecoderConfig, vocab_size: int, config: EngineConfig) -> int:
+def step_bytes(
+    model: DecoderConfig, vocab_size: int, config: EngineConfig, *, recorded_tables: int = 0
+) -> int:
     """Bytes that a step computes with, beside weights and KV cache, at most.
 
     Prompts whose own log probabilities are asked for take more, and so do drafts that are verified:
-    a row of logits for each token.
+    a row of logits for each token. recorded_tables: block tables of a model whose decode steps are
+    recorded, which have memory of their own (recorded_steps.py); 0 where none are.
     """
     shapes = [model.attention_of(layer) for layer in range(model.num_layers)]
     inner = max((model.intermediate_size, *model.mlp_widths))
@@ -43,6 +51,14 @@ def step_bytes(model: DecoderConfig, vocab_size: int, config: EngineConfig) -> i
         inner = max(inner, model.experts.intermediate_size, routed)
     widest = max(2 * inner, model.hidden_size, *(shape.row_width for shape in shapes))
     rows = config.max_num_batched_tokens
-    decoded = min(SLICE_VALUES, model.hidden_size * max(vocab_size, 2 * inner))
-    drawn = min(rows, config.max_num_seqs) * vocab_size
-    return 4 * LIVE_ROWS * rows * widest + LOGIT_BYTES * drawn + DECODE_BYTES * decoded
+    decoded = DECODE_BYTES * min(SLICE_VALUES, model.hidden_size * max(vocab_size, 2 * inner))
+    drawn = LOGIT_BYTES * min(rows, config.max_num_seqs) * vocab_size
+    taken = 4 * LIVE_ROWS * rows * widest + drawn + decoded
+    if not recorded_tables or config.enforce_eager:
+        return taken
+    # Activations of all sizes lie in the same place; tables and logits of each size stay.
+    sizes = recorded_sizes(config.max_num_seqs)
+    columns = -(-(config.max_model_len or model.max_positions) // config.block_size)
+    tables = TABLE_BYTES * recorded_tables * columns
+    recorded = 4 * LIVE_ROWS * sizes[-1] * widest + decoded
+    return taken + recorded + sum(sizes) * (tables + 4 * vocab_size)

@@ -150,9 +150,12 @@ class _Sizes:
                 continue
             decoder = read_config(checkpoint, ignore_config_keys=config.ignore_config_keys)
             vocab = decoder.vocab_size or _most_rows(checkpoint)
-            steps += step_bytes(decoder, vocab, config)
+            shape = stored_shape(checkpoint, decoder)
+            # The steps of a draft are not recorded.
+            tables = 0 if number else shape.cache_layout.num_tables
+            steps += step_bytes(decoder, vocab, config, recorded_tables=tables)
             scratch = max(scratch, scratch_bytes(decoder, config.max_num_batched_tokens))
-            kv = kv.beside(KVNeeds.of(stored_shape(checkpoint, decoder), config))
+            kv = kv.beside(KVNeeds.of(shape, config))
         names = dict.fromkeys(str(model.checkpoint.path) for model in models)
         ordered = dict(sorted(layers.items()))
         return cls(" and ".join(names), rest, ordered, experts, steps, scratch, kv)

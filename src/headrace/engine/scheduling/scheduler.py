@@ -294,7 +294,7 @@ class Scheduler:
         """Cover every token of what runs, preempting where blocks run out; how often that was."""
         num_preempted = 0
         for request in list(self.running):
-            if not request.lag:
+            if request.num_due and not request.lag:
                 continue
             while request.state is State.RUNNING and not self.kv.grow(request):
                 # Without windows whoever has to grow is not reserved: it is the victim at worst.

@@ -111,7 +111,7 @@ class DraftHead(ABC):
         """What `begin` gives."""
 
     def _step(self, batch: RaggedBatch, kv: KVCacheArrays) -> Step:
-        return begin_step(self._ops, self.config, self._rope, batch, kv)
+        return begin_step(self._ops, self._rope, batch, kv)
 
 
 class SomeTokens:

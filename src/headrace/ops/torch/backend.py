@@ -386,6 +386,12 @@ class TorchOps(TorchWeights):
         self._check_not_recorded("factors")
         x[:, :columns] *= staged(factors, self.device)[:, None]
 
+    def scale_rows_at(self, x: F32, table: F32, rows: Ids, *, columns: int) -> None:
+        if not 0 <= columns <= x.shape[1] or len(rows) != len(x):
+            raise ValueError(f"{columns} columns of {len(rows)} rows are not of {list(x.shape)}")
+        check_ids("row", rows, len(table))
+        x[:, :columns] *= table[self._ids(rows)]
+
     def gate_heads(self, x: F32, gates: F32) -> None:
         count, heads = gates.shape
         if len(x) != count or not heads or x.shape[1] % heads:

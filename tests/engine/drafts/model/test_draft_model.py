@@ -292,6 +292,30 @@ def test_a_draft_that_raises_is_left_out_for_that_request_alone(survived: Surviv
     assert survived == Survived()
 
 
+def test_where_memory_was_short_for_a_pass_its_requests_get_drafts_again() -> None:
+    """A pass finds too little for all of them, then for any, and then enough."""
+
+    class Short(MockModel):
+        limits = iter([8, 8, 2, 1, 1, 0, 0, 0, 0] + [8] * 4 + [0, 2, 0])
+        refused = 0
+
+        def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> npt.NDArray[np.float32]:
+            if len(batch.token_ids) < 9 and batch.num_requests > next(self.limits, 1 << 30):
+                self.refused += 1
+                raise MemoryError("no memory for the draft")
+            return super().forward(batch, kv)
+
+    submits = [submit(str(at), prompt(9, at), max_tokens=40) for at in range(4)]
+    model = Short()
+    draft = make_draft(model)
+    core = drafting(draft)
+    check_same(run(core, submits), alone(submits))
+    stats = core.stats()
+    assert model.refused > 3 and stats.spec_draft_failures == 0
+    assert all(count > 0 for count in stats.spec_accepted_by_position.values())
+    assert stats.spec_accepted_tokens > 60, "drafts came back"
+
+
 def test_a_pool_that_is_too_small_gives_drafts_to_some() -> None:
     submits = [submit(str(at), prompt(30, at), max_tokens=30) for at in range(6)]
     draft = make_draft(MockModel(), num_blocks=9)

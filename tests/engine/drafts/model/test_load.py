@@ -161,3 +161,17 @@ def test_types_of_layers_with_a_window_are_nothing_to_a_draft_without_any() -> N
     draft = MockModel(max_positions=400)
     plan = plan_draft_cache(draft, config, target, reserved_bytes=0, max_step_tokens=64)
     assert plan.types == "f32"
+
+
+def test_a_draft_is_held_in_the_dtype_of_the_settings_where_it_is_not_quantised(
+    tmp_path: Path,
+) -> None:
+    target = write_tiny_gguf(tmp_path, "llama", "BF16")
+    sizes = {}
+    for codec in ("BF16", "Q8_0"):
+        draft = write_tiny_gguf(tmp_path / codec, "llama", codec, layers=1)
+        for dtype in ("auto", "float32"):
+            info = loaded(target, draft, dtype=dtype).core.info()
+            sizes[codec, dtype] = info.draft_weight_bytes
+    assert sizes["BF16", "float32"] > 1.9 * sizes["BF16", "auto"]
+    assert sizes["Q8_0", "float32"] == sizes["Q8_0", "auto"]

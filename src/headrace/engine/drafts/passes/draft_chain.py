@@ -12,13 +12,15 @@ a prompt, is computed in parts, CATCH_UP_TOKENS of all requests in a step, so th
 long for another's.
 
 Nothing that the draft does can spoil an answer: drafts are compared with what is drawn. A request
-for which it gives no distribution, or fails, gets no more drafts of it.
+for which it gives no distribution, or fails, gets no more drafts of it; one for which memory was
+short is drafted for again.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from math import exp
@@ -63,6 +65,9 @@ WARM_UP_S = 0.05
 
 MAX_STEP_TOKENS = CATCH_UP_TOKENS + MOST_DRAFTS
 """Of a request, between two times that its blocks are covered."""
+
+NOT_COMPUTED = SampledToken()
+"""Of a row that memory was too short for: its request is drafted for again in the next step."""
 
 logger = logging.getLogger(__name__)
 
@@ -342,6 +347,9 @@ class DraftChain(ABC, Generic[Maker]):
             self.passes.append(Pass(num_tokens, seconds, not self._runs.was_recorded))
         drafted: list[DraftRow] = []
         for row, drawn in zip(rows, draws, strict=True):
+            if drawn is NOT_COMPUTED:
+                row.count = 0
+                continue
             twin, draft = row.twin, None if drawn is None else drawn.token_id
             if drawn is not None and drawn.error is not None and drawn.error_code is None:
                 self._leave_out(row.request, drawn.error)
@@ -373,11 +381,20 @@ class DraftChain(ABC, Generic[Maker]):
 
     def _computed(self, rows: Sequence[DraftRow]) -> Sequence[SampledToken | None]:
         """What is drawn behind each row, None where nothing is; where the pass raises, each row is
-        computed alone, and an error is the result of those for which it raises again."""
+        computed alone, and an error is the result of those for which it raises again. Where memory
+        is short they are computed in halves, and one that does not fit alone is not computed."""
         try:
             return self._together(rows)
         except Exception as error:  # of a model, a backend or one row: each row alone shows whose
             self.num_failed += 1
+            if self._ops.fault_of(error) == "memory":
+                # What the frames of the failed pass hold would be lacking again.
+                traceback.clear_frames(error.__traceback__)
+                self._ops.release_memory()
+                if len(rows) == 1:
+                    return [NOT_COMPUTED]
+                half = len(rows) // 2
+                return [*self._computed(rows[:half]), *self._computed(rows[half:])]
             if len(rows) == 1:
                 return [SampledToken(error=f"{type(error).__name__}: {error}")]
         return [self._computed([row])[0] for row in rows]
