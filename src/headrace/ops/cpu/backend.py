@@ -95,12 +95,12 @@ class CpuOps(CpuWeights):
         if isinstance(weight.packed, ScaledTensor):
             check_ids("token id", token_ids, weight.rows)
             return f32_rows(weight.packed, token_ids, scale, residual)
-        out = np.empty((len(token_ids), weight.width), np.float32)
+        out = self._results.empty((len(token_ids), weight.width))
         self._native.embedding(weight.packed, token_ids, out, scale, residual)
         return out
 
     def norm(self, x: F32, norm: Norm, *, residual: F32 | None = None) -> F32:
-        out = np.empty(x.shape, np.float32)
+        out = self._results.empty(x.shape)
         self._native.norm(x, out, norm.weight, norm.bias, norm.eps, is_centred(norm), residual)
         return out
 
@@ -118,7 +118,7 @@ class CpuOps(CpuWeights):
         residual: F32 | None = None,
         scale: float = 1.0,
     ) -> F32:
-        out = np.empty((x.shape[0], weight.out_features), np.float32)
+        out = self._results.empty((x.shape[0], weight.out_features))
         if weight.column_order is not None:
             if x.shape[1] != weight.in_features:
                 raise ValueError(f"x: rows of {x.shape[1]}, must be {weight.in_features}")
@@ -145,7 +145,7 @@ class CpuOps(CpuWeights):
     ) -> F32:
         more = 0 if beside is None else beside.shape[1]
         width = weight.num_heads * (kept + weight.out_features) + more
-        out = np.empty((len(x), max(0, width)), np.float32)
+        out = self._results.empty((len(x), max(0, width)))
         self._native.head_linear(weight.packed, x, kept, beside, out)
         return out
 
@@ -184,7 +184,7 @@ class CpuOps(CpuWeights):
         residual: F32 | None = None,
         scale: float = 1.0,
     ) -> F32:
-        out = np.empty((len(x), mlp.down.out_features), np.float32)
+        out = self._results.empty((len(x), mlp.down.out_features))
         self._native.experts(
             mlp.gate_up.packed,
             mlp.down.packed,
@@ -256,29 +256,29 @@ class CpuOps(CpuWeights):
         slopes: F32 | None = None,
         masks: npt.NDArray[np.uint64] | None = None,
     ) -> F32:
-        out = np.empty((qkv.shape[0], shape.output_width), np.float32)
+        out = self._results.empty((qkv.shape[0], shape.output_width))
         self._native.attention(
             self._native_batch(batch, kv), layer, qkv, out, shape, sinks, slopes, masks
         )
         return out
 
     def gated_activation(self, gate_up: F32, kind: Activation, *, limit: float = 0.0) -> F32:
-        out = np.empty((gate_up.shape[0], gate_up.shape[1] // 2), np.float32)
+        out = self._results.empty((gate_up.shape[0], gate_up.shape[1] // 2))
         self._native.activation(gate_up, out, kind, True, limit)
         return out
 
     def activation(self, x: F32, kind: Activation) -> F32:
-        out = np.empty(x.shape, np.float32)
+        out = self._results.empty(x.shape)
         self._native.activation(x, out, kind, False, 0.0)
         return out
 
     def softcap(self, x: F32, cap: float) -> F32:
-        out = np.empty(x.shape, np.float32)
+        out = self._results.empty(x.shape)
         self._native.softcap(x, out, cap)
         return out
 
     def take_rows(self, x: F32, rows: npt.NDArray[np.int32]) -> F32:
-        out = np.empty((len(rows), x.shape[1]), np.float32)
+        out = self._results.empty((len(rows), x.shape[1]))
         self._native.take_rows(x, rows, out)
         return out
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from headrace.errors import ConfigError
 from headrace.ops.cpu import _native
+from headrace.ops.cpu.results import Results
 from headrace.ops.experts import ExpertCacheStats, ExpertWeight
 from headrace.ops.interface import EmbeddingWeight, HeadWeight, LinearWeight, Ops
 from headrace.ops.shared import (
@@ -56,6 +57,7 @@ class CpuWeights(Ops):
         self.level: str = self._native.level
         self.num_threads: int = self._native.num_threads
         self._caches_experts = expert_cache_bytes is not None
+        self._results = Results()
 
     @staticmethod
     def levels() -> list[str]:
