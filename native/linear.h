@@ -31,10 +31,10 @@ struct LinearScratch {
 };
 
 // sums[i][j] of MR rows and NP panels over `tiles` tiles. `end`, where they stream: that of all weights of
-// the call.
+// the call; elsewhere what is `asked`.
 template <int MR, int NP, class Pairs, bool Stream>
 static void float_tiles(const float* x, int64_t stride, const typename Pairs::T* w, int64_t panel,
-                        int64_t tiles, const uint8_t* end, float* sums) {
+                        int64_t tiles, const uint8_t* end, const NextBlock& asked, float* sums) {
   using C = Chains<MR, NP, Pairs>;
   constexpr int64_t kPairBytes = Pairs::kPair * sizeof(typename Pairs::T);
   F total[MR][NP];
@@ -43,7 +43,10 @@ HEADRACE_UNROLL
 HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) total[i][j] = load(sums + (i * kBlockPanels + j) * kLanes);
   }
+  const int64_t of_tile = NextBlock::step(asked, tiles);
+  int64_t next = 0, next_end = 0;
   for (int64_t t = 0; t < tiles; ++t) {
+    if constexpr (!Stream) next = NextBlock::ask<NP>(asked, next, next_end += of_tile);
     C c;
     C::clear(c);
     const int64_t ahead = Stream ? asked_ahead(w, end) : 0;
@@ -80,7 +83,7 @@ static void stream_float(const LinearArgs& a, int64_t panel, int64_t panel_end, 
   const float* x = a.x.values + row * a.x.stride;
   with_rows<kStreamRows>(rows, [&]<int MR>() {
     float_tiles<MR, 1, Pairs, true>(x, a.x.stride, panel_at<Pairs>(a, panel), 0, a.weight.tiles,
-                                    a.weight.panels + panel_end * a.weight.panel_bytes, sums);
+                                    a.weight.panels + panel_end * a.weight.panel_bytes, {}, sums);
   });
 }
 
@@ -123,11 +126,11 @@ static void block_float(const LinearArgs& a, int64_t panel, int64_t count, int64
                                          (ends ? 0 : tile + tiles) * kTileElements),
         a.weight.panel_bytes, tiles * kTileBytes};
     over_rows(a, panel, count, row, rows, kBlockRows, tile == 0, ends, ahead, s->sums,
-              [&](int64_t i, int64_t n, float* sums) {
+              [&](int64_t i, int64_t n, const NextBlock& asked, float* sums) {
       const float* x = a.x.values + (row + i) * a.x.stride + tile * kTile;
       with_rows<kBlockRows>(n, [&]<int MR>() {
         with_panels(count, [&]<int NP>() {
-          float_tiles<MR, NP, F32Pairs, false>(x, a.x.stride, w, next, tiles, nullptr, sums);
+          float_tiles<MR, NP, F32Pairs, false>(x, a.x.stride, w, next, tiles, nullptr, asked, sums);
         });
       });
     });

@@ -136,7 +136,7 @@ static void panels_bf16(const LinearArgs& a, int64_t panel, int64_t count, int64
     const NextBlock ahead = next_block(a, panel, count, (tile + tiles) * kTile * kLanes * 2,
                                        tiles * kTile * kLanes * 2);
     for_row_blocks<Tiles>(rows, kTileRowBytes, [&](int64_t i, int64_t n) {
-      if (rows > kTileRows) NextBlock::ask(ahead, count, i, n, rows);
+      if (rows > kTileRows) NextBlock::ask_all(NextBlock::share(ahead, i, n, rows), count);
       if (tile + tiles == all) ask_output(a, panel, count, row + i, n);
       const uint16_t* x = a.x.half + (row + i) * stride + tile * kTile;
       float* sums = s->sums + i * kBlockPanels * kLanes;
@@ -296,7 +296,7 @@ static void unpacked_rows_amx(const LinearArgs& a, const UnpackedTile<1, kMins>*
                               const NextBlock& ahead, AmxScratch* s) {
   for (int64_t i = 0; i < rows; i += kTileRows) {
     const int64_t n = rows - i < kTileRows ? rows - i : kTileRows;
-    NextBlock::ask(ahead, count, i, n, rows);
+    NextBlock::ask_all(NextBlock::share(ahead, i, n, rows), count);
     if (tile + tiles == a.weight.tiles) ask_output(a, panel, count, row + i, n);
     if (i == 0 || n < kTileRows) Tiles::configure(config_of_bytes(n));
     const Int8Rows x = Int8Rows::at(a.x, a.weight.tiles, 1, row + i, tile);

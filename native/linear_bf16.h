@@ -19,6 +19,10 @@ constexpr int kPairRows = 12;
 constexpr int kPairStreamRows = 16;
 constexpr int64_t kPairBlock = 128;
 constexpr int64_t kPairOutputs = 2 * kLanes;  // bf16 of a pair of k
+constexpr int64_t kPairBytes = kPairOutputs * static_cast<int64_t>(sizeof(uint16_t));
+
+// Pairs between two times that the next block is asked for.
+constexpr int64_t kAskPairs = 8;
 
 struct PairScratch {
   alignas(64) float sums[kChunkRows * kBlockPanels * kLanes];
@@ -32,25 +36,31 @@ HEADRACE_INLINE F add_pairs(F sum, I w, const uint16_t* x) {
 }
 
 // One block of k, or the shorter last one, for MR rows and NP panels: sums += chains. Where weights stream,
-// `next` is what they go on with, in panels as far apart.
+// all of `asked` is asked for as nearly as it is needed.
 template <int MR, int NP, bool Stream>
 static void pair_block(const uint16_t* x, int64_t stride, const uint16_t* w, int64_t panel,
-                       int64_t pairs, const uint16_t* next, float* sums) {
+                       int64_t pairs, const NextBlock& asked, float* sums) {
   F c[MR][NP];
 HEADRACE_UNROLL
   for (int i = 0; i < MR; ++i) {
 HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) c[i][j] = zero();
   }
-  for (int64_t p = 0; p < pairs; ++p, x += 2, w += kPairOutputs) {
-    for (int j = 0; Stream && j < NP; ++j) prefetch(next + p * kPairOutputs + j * panel);
-    I of[NP];
+  const int64_t step = NextBlock::step(asked, (pairs + kAskPairs - 1) / kAskPairs);
+  int64_t next = 0, next_end = 0;
+  for (int64_t begin = 0; begin < pairs; begin += kAskPairs) {
+    const int64_t end = pairs - begin < kAskPairs ? pairs : begin + kAskPairs;
+    if constexpr (!Stream) next = NextBlock::ask<NP>(asked, next, next_end += step);
+    for (int64_t p = begin; p < end; ++p, x += 2, w += kPairOutputs) {
+      for (int j = 0; Stream && j < NP; ++j) prefetch(asked.at + p * kPairBytes + j * asked.panel);
+      I of[NP];
 HEADRACE_UNROLL
-    for (int j = 0; j < NP; ++j) of[j] = load_pairs(w + j * panel);
+      for (int j = 0; j < NP; ++j) of[j] = load_pairs(w + j * panel);
 HEADRACE_UNROLL
-    for (int i = 0; i < MR; ++i) {
+      for (int i = 0; i < MR; ++i) {
 HEADRACE_UNROLL
-      for (int j = 0; j < NP; ++j) c[i][j] = add_pairs(c[i][j], of[j], x + i * stride);
+        for (int j = 0; j < NP; ++j) c[i][j] = add_pairs(c[i][j], of[j], x + i * stride);
+      }
     }
   }
 HEADRACE_UNROLL
@@ -77,17 +87,18 @@ static void block_pairs(const LinearArgs& a, int64_t panel, int64_t count, int64
     const int64_t n = all - k < kPairBlock ? all - k : kPairBlock;
     const bool ends = k + n == all;
     const uint16_t* next = ends ? pairs_at(a, panel + count, 0) : pairs_at(a, panel, k + n);
-    // Few rows ask for it as they go.
-    const int64_t asked = few ? 0 : n * kLanes * static_cast<int64_t>(sizeof(uint16_t));
-    const NextBlock ahead = {reinterpret_cast<const uint8_t*>(next), a.weight.panel_bytes, asked};
+    const NextBlock ahead = {reinterpret_cast<const uint8_t*>(next), a.weight.panel_bytes,
+                             n / 2 * kPairBytes};
     over_rows(a, panel, count, row, rows, kPairRows, k == 0, ends, ahead, all_sums,
-              [&](int64_t i, int64_t of, float* sums) {
+              [&](int64_t i, int64_t of, NextBlock asked, float* sums) {
+      // Few rows ask for it as they go, the first ones for all of it.
       const bool stream = few && i == 0;
+      if (few) asked = stream ? ahead : NextBlock{};
       const uint16_t* x = a.x.half + (row + i) * stride + k;
       with_rows<kPairRows>(of, [&]<int MR>() {
         with_panels(count, [&]<int NP>() {
           const auto block = stream ? pair_block<MR, NP, true> : pair_block<MR, NP, false>;
-          block(x, stride, pairs_at(a, panel, k), apart, n / 2, next, sums);
+          block(x, stride, pairs_at(a, panel, k), apart, n / 2, asked, sums);
         });
       });
     });

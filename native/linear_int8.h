@@ -164,7 +164,7 @@ HEADRACE_UNROLL
 // anything but zero (kStarts), a kernel that knows it has registers left for the addresses of the rest.
 template <int MR, int NP, int G, bool kMins, bool kWide, bool kStarts>
 static void unpacked_tiles(const Int8Rows& x, const UnpackedTile<G, kMins>* w, int64_t panel,
-                           int64_t tiles, float* sums) {
+                           int64_t tiles, const NextBlock& asked, float* sums) {
   constexpr int kOfGroup = kFours / G;
   F total[MR][NP];
 HEADRACE_UNROLL
@@ -177,7 +177,10 @@ HEADRACE_UNROLL
   const float* d = x.d;
   const int32_t* start = x.start;
   const float* msum = x.sums;
+  const int64_t of_tile = NextBlock::step(asked, tiles);
+  int64_t next = 0, next_end = 0;
   for (int64_t t = 0; t < tiles; ++t, ++w) {
+    next = NextBlock::ask<NP>(asked, next, next_end += of_tile);
 HEADRACE_UNROLL
     for (int g = 0; g < G; ++g) {
       ISum s[MR][NP];
@@ -255,11 +258,12 @@ static void unpacked_rows(const LinearArgs& a, const UnpackedTile<G, kMins>* w, 
                           int64_t count, int64_t row, int64_t rows, int64_t tile, int64_t tiles,
                           const NextBlock& ahead, float* all_sums) {
   over_rows(a, panel, count, row, rows, kBlockRows, tile == 0, tile + tiles == a.weight.tiles,
-            ahead, all_sums, [&](int64_t i, int64_t n, float* sums) {
+            ahead, all_sums, [&](int64_t i, int64_t n, const NextBlock& asked, float* sums) {
     const Int8Rows x = Int8Rows::at(a.x, a.weight.tiles, G, row + i, tile);
     with_rows<kBlockRows>(n, [&]<int MR>() {
       with_panels(count, [&]<int NP>() {
-        unpacked_tiles<MR, NP, G, kMins, kWide, kStarts>(x, w, kUnpackedTiles, tiles, sums);
+        unpacked_tiles<MR, NP, G, kMins, kWide, kStarts>(x, w, kUnpackedTiles, tiles, asked,
+                                                             sums);
       });
     });
   });

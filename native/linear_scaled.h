@@ -42,11 +42,11 @@ HEADRACE_INLINE const uint8_t* scaled_values(const LinearArgs& a, int64_t panel,
 
 // sums[i][j] of MR rows and NP panels over `tiles` tiles, the first of which begins a run. Values of
 // the panels are `panel` apart, their scales `scale_panel`. `end`, where they stream: that of all weights
-// of the call.
+// of the call; elsewhere what is `asked`.
 template <int MR, int NP, class Pairs, int64_t kRunTiles, bool Stream>
 static void scaled_tiles(const float* x, int64_t stride, const typename Pairs::T* w, int64_t panel,
                          const float* scales, int64_t scale_panel, int64_t tiles,
-                         const uint8_t* end, float* sums) {
+                         const uint8_t* end, const NextBlock& asked, float* sums) {
   using C = Chains<MR, NP, Pairs>;
   constexpr int kLineBytes = 64;
   F total[MR][NP];
@@ -55,7 +55,10 @@ HEADRACE_UNROLL
 HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) total[i][j] = load(sums + (i * kBlockPanels + j) * kLanes);
   }
+  const int64_t of_tile = NextBlock::step(asked, tiles);
+  int64_t next = 0, next_end = 0;
   for (int64_t t = 0; t < tiles; ++t) {
+    if constexpr (!Stream) next = NextBlock::ask<NP>(asked, next, next_end += of_tile);
     C c;
     C::clear(c);
     const int64_t ahead = Stream ? asked_ahead(w, end) : 0;
@@ -91,7 +94,7 @@ static void stream_scaled(const LinearArgs& a, int64_t panel, int64_t panel_end,
   with_rows<kStreamRows>(rows, [&]<int MR>() {
     scaled_tiles<MR, 1, typename S::Pairs, S::kRunTiles, true>(
         x, a.x.stride, scaled_values<S>(a, panel, 0), 0, run_scales(a, panel), 0, a.weight.tiles,
-        a.weight.panels + panel_end * a.weight.panel_bytes, sums);
+        a.weight.panels + panel_end * a.weight.panel_bytes, {}, sums);
   });
 }
 
@@ -120,13 +123,14 @@ static void block_scaled(const LinearArgs& a, int64_t panel, int64_t count, int6
         stride, tiles * S::kTileBytes};
     const float* scales = run_scales(a, panel) + tile / S::kRunTiles * kLanes;
     over_rows(a, panel, count, row, rows, kBlockRows, tile == 0, ends, ahead, all_sums,
-              [&](int64_t i, int64_t n, float* sums) {
+              [&](int64_t i, int64_t n, const NextBlock& asked, float* sums) {
       const float* x = a.x.values + (row + i) * a.x.stride + tile * kTile;
       with_rows<kBlockRows>(n, [&]<int MR>() {
         with_panels(count, [&]<int NP>() {
           scaled_tiles<MR, NP, F32Pairs, S::kRunTiles, false>(
               x, a.x.stride, weights, of_panel, scales,
-              stride / static_cast<int64_t>(sizeof(float)), tiles, nullptr, sums);
+              stride / static_cast<int64_t>(sizeof(float)), tiles, nullptr, asked,
+              sums);
         });
       });
     });

@@ -50,18 +50,34 @@ HEADRACE_INLINE void with_panels(int64_t panels, const Fn& fn) {
   }
 }
 
-// The weights the next block of k will want, asked for in steps while this one is computed.
+// The weights the next block of k will want, asked for while this one is computed: into the second level,
+// some by each block of rows, and a few lines at a time, for more than the core can have under way stop it.
 struct NextBlock {
   const uint8_t* at;
   int64_t panel;  // bytes from one panel to the next
   int64_t bytes;  // of each
 
-  HEADRACE_INLINE void ask(const NextBlock& n, int64_t count, int64_t done, int64_t more,
-                           int64_t all) {
-    const int64_t begin = n.bytes * done / all / 64 * 64, end = n.bytes * (done + more) / all;
-    for (int64_t j = 0; j < count; ++j) {
-      for (int64_t b = begin; b < end; b += 64) prefetch_far(n.at + j * n.panel + b);
+  // The part of rows [done, done + more) of `all`.
+  HEADRACE_INLINE NextBlock share(const NextBlock& n, int64_t done, int64_t more, int64_t all) {
+    const int64_t begin = n.bytes * done / all / 64 * 64;
+    return {n.at + begin, n.panel, n.bytes * (done + more) / all - begin};
+  }
+  // Bytes of each panel to ask for at every one of `times`.
+  HEADRACE_INLINE int64_t step(const NextBlock& n, int64_t times) {
+    return n.bytes == 0 ? 0 : n.bytes / times + 1;
+  }
+  // Asks for what lies between `from` and `to`; returns where to go on.
+  template <int NP>
+  HEADRACE_INLINE int64_t ask(const NextBlock& n, int64_t from, int64_t to) {
+    for (; from < to; from += 64) {
+HEADRACE_UNROLL
+      for (int j = 0; j < NP; ++j) prefetch_far(n.at + j * n.panel + from);
     }
+    return from;
+  }
+  // For all of it at once.
+  HEADRACE_INLINE void ask_all(const NextBlock& n, int64_t count) {
+    with_panels(count, [&]<int NP>() { NextBlock::ask<NP>(n, 0, n.bytes); });
   }
 };
 
@@ -107,8 +123,8 @@ HEADRACE_INLINE void ask_output(const LinearArgs& a, int64_t panel, int64_t coun
 }
 
 // Blocks of at most `most` of `rows` rows from `row` on go over one block of k, which is the first one (or
-// the last) where it begins (or ends) a row: fn(i, n, sums) adds to the sums of n rows from the i-th on.
-// Sums begin at zero, and become y as soon as they are whole: written by all rows at the end, they would
+// the last) where it begins (or ends) a row: fn(i, n, asked, sums) adds to the sums of n rows from the i-th
+// on and asks for the part of the next block that is theirs. Sums begin at zero, and become y as soon as they are whole: written by all rows at the end, they would
 // have left the first-level cache, as would the lines of y that were asked for.
 template <class Fn>
 HEADRACE_INLINE void over_rows(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
@@ -117,10 +133,9 @@ HEADRACE_INLINE void over_rows(const LinearArgs& a, int64_t panel, int64_t count
   for (int64_t i = 0, n; i < rows; i += n) {
     n = chunk_rows(rows - i, most);
     float* sums = all_sums + i * kBlockPanels * kLanes;
-    NextBlock::ask(ahead, count, i, n, rows);
     if (ends) ask_output(a, panel, count, row + i, n);
     if (begins) clear_sums(sums, n);
-    fn(i, n, sums);
+    fn(i, n, NextBlock::share(ahead, i, n, rows), sums);
     if (ends) finish(a, sums, panel, count, row + i, n);
   }
 }

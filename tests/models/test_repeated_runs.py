@@ -15,8 +15,8 @@ from tests.models.cases import Session
 from tests.tiny import Family, tiny_checkpoint
 from tests.tiny_families import tiny_family_names
 
-MADE_ANEW = {"llama4", "ministral3", "gemma4_text"}
-"""Families with factors of rows, by position or of a layer, that the host makes in each step."""
+MADE_ANEW = {"gemma4_text"}
+"""Families with factors of rows that the host makes in each step."""
 LENGTHS = (70, 50)
 STEPS = 24
 

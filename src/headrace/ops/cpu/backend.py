@@ -352,6 +352,12 @@ class CpuOps(CpuWeights):
     def scale_rows(self, x: F32, factors: F32, *, columns: int) -> None:
         self._native.scale_rows(x, factors, columns)
 
+    def scale_rows_at(
+        self, x: F32, table: F32, rows: npt.NDArray[np.int32], *, columns: int
+    ) -> None:
+        factors = self.take_rows(table, rows).reshape(-1)
+        self._native.scale_rows(x, factors, columns)
+
     def gate_heads(self, x: F32, gates: F32) -> None:
         self._native.gate_heads(x, gates)
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from headrace.errors import ConfigError
 from headrace.ops.cpu import _native
 from headrace.ops.cpu.recording import Arena
+from headrace.ops.cpu.results import Results
 from headrace.ops.experts import ExpertCacheStats, ExpertWeight
 from headrace.ops.interface import EmbeddingWeight, HeadWeight, LinearWeight, Ops
 from headrace.ops.shared import (
@@ -55,7 +56,7 @@ class CpuWeights(Ops):
             raise ConfigError(
                 f"threads is {count}, and the system gives no more of them ({error}); ask for fewer"
             ) from error
-        self._empty: Callable[..., npt.NDArray[Any]] = np.empty
+        self._empty: Callable[..., npt.NDArray[Any]] = Results().empty
         """Memory of what operations give."""
         self._arena: Arena | None = None
         """The same in runs that are recorded."""
