@@ -50,7 +50,8 @@ class Results:
         with self._lock:
             block = self._unheld(size + LINE_BYTES)
         skipped = -block.__array_interface__["data"][0] % LINE_BYTES
-        return block[skipped : skipped + size].view(dtype).reshape(shape)
+        array: npt.NDArray[Any] = block[skipped : skipped + size].view(dtype).reshape(shape)
+        return array
 
     def _unheld(self, size: int) -> npt.NDArray[np.uint8]:
         """The smallest block of `size` bytes or more that is not in use, or a new one.
