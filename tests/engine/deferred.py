@@ -122,6 +122,8 @@ class DeferredOps:
     """The operations that an engine calls itself, over those of `ops`."""
 
     is_asynchronous = True
+    records_runs = False
+    """Whatever `ops` does: what it is handed would be there when it is recorded."""
 
     def __init__(self, ops: Any, queue: Queue) -> None:
         self._ops = ops
@@ -129,6 +131,9 @@ class DeferredOps:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ops, name)
+
+    def wait_for(self, x: Later) -> None:
+        x.wait()
 
     def kv_copy(self, kv: KVCacheArrays, pairs: npt.NDArray[np.int32]) -> None:
         copied = pairs.copy()

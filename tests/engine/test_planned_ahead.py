@@ -16,7 +16,7 @@ from headrace.engine.flight import plans_ahead
 from headrace.errors import ConfigError
 from headrace.models import load_model
 from tests.engine.conftest import Survived
-from tests.engine.deferred import Queue, deferred
+from tests.engine.deferred import DeferredDraw, Queue, deferred
 from tests.engine.expected import answer
 from tests.engine.mock import (
     NUM_TOKENS,
@@ -29,8 +29,8 @@ from tests.engine.mock import (
     real_ops,
     submit,
 )
+from tests.engine.streams import Case, cases, logprobs_of
 from tests.engine.test_core_property import Engine, patient
-from tests.engine.test_exactness import Case, cases, logprobs_of
 from tests.tiny import EOS as TINY_EOS
 from tests.tiny import NUM_TOKENS as TINY_TOKENS
 from tests.tiny import tiny_checkpoint
@@ -271,6 +271,66 @@ def test_memory_that_runs_out_changes_no_answer() -> None:
     for one in asked:
         assert results[one.request_id].token_ids == answer(one)[0]
     assert queue.num_ahead <= 1, "until there is memory again steps are computed in parts"
+
+
+@pytest.mark.parametrize("num_prompt", [18, 20, 24, 30, 36])
+@pytest.mark.parametrize("needs_results", [False, True])
+def test_part_of_a_prompt_that_found_no_memory_is_computed_again(
+    num_prompt: int, needs_results: bool
+) -> None:
+    """Late, and of a step that draws nothing, whether it was begun or is waited for."""
+    model = MockModel(most_tokens=8)
+    core, _ = make_deferred(model, max_num_batched_tokens=16)
+    long = submit("a", [(7 * at + 3) % 40 for at in range(num_prompt)], max_tokens=6)
+    asked = [long]
+    core.submit(long)
+    results: dict[str, Collected] = {}
+    collect(results, core.step())
+    if needs_results:
+        asked.append(submit("b", [1, 2], max_tokens=6, presence_penalty=2.0))
+        core.submit(asked[1])
+    drain(core, results)
+    assert core.stats().out_of_memory_steps > 0
+    assert {at for at, _ in model.computed} >= {*range(num_prompt)}
+    for one in asked:
+        assert results[one.request_id].token_ids == answer(one)[0]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 5])
+@pytest.mark.parametrize("times", [1, 2, 3])
+@pytest.mark.parametrize("other", [{"presence_penalty": 2.0}, {"prompt_logprobs": 0}, {}])
+def test_a_row_whose_token_never_came_is_planned_anew(
+    steps: int, times: int, other: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step cannot be read and its repetition is put off, while one that was planned behind it is
+    not begun: somebody who came needs results first, or has the next one put off too."""
+    later, ops, _ = deferred(MockModel(), MockOps())
+    core = make_core(later, ops=ops, max_num_batched_tokens=16)
+    one = submit("a", [3, 4, 5], max_tokens=8)
+    core.submit(one)
+    results: dict[str, Collected] = {}
+    for _ in range(steps):
+        collect(results, core.step())
+    short = ["read", *["forward"] * times]
+
+    def lacking(name: str, work: Any) -> Any:
+        def tried(*args: Any) -> Any:
+            if short and short[0] == name:
+                del short[0]
+                raise MemoryError("others hold it")
+            return work(*args)
+
+        return tried
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeferredDraw, "read", lacking("read", DeferredDraw.read))
+        later.forward = lacking("forward", later.forward)
+        two = submit("b", [1, 2], max_tokens=6, **other)
+        core.submit(two)
+        drain(core, results)
+    assert not short and core.stats().kv_accounting_errors == 0
+    for each in (one, two):
+        assert results[each.request_id].token_ids == answer(each)[0]
 
 
 def test_what_is_cancelled_in_flight_says_nothing_more() -> None:

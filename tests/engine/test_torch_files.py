@@ -7,11 +7,18 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 COMPUTES = re.compile(r"\b(?:real_ops|load_engine|make_ops|LLM|EngineClient\.start)\(")
+BORROWED = {
+    "test_exactness.py": "streams",
+    "test_planned_ahead.py": "test_planned_ahead",
+    "drafts/test_draft_exactness.py": "model_with_head",
+}
+"""Files whose checks test_torch_backend.py runs on torch, and where it has them from."""
 NOT_ON_TORCH = {
     "memory/test_expert_memory.py": "the cache of experts is the kernels' own",
     "memory/test_fit.py": "sizes by the headers of files, which no backend changes",
     "memory/test_weight_memory.py": "what the kernels pack",
     "drafts/test_switching.py": "streams of test_torch_backend.py have drafts that change",
+    "drafts/test_refusals.py": "what is refused while a draft is loaded, whatever computes",
     "drafts/test_speculation.py": "a setting that is refused before a backend is made",
     "memory/test_expert_placement.py": "plans; placed experts compute in test_torch_backend.py",
     "process/test_client.py": "messages; a process on torch is in test_torch_faults.py",
@@ -26,8 +33,8 @@ def test_each_file_has_a_case_on_torch_or_a_reason() -> None:
         text = path.read_text(encoding="utf-8")
         if path != Path(__file__) and COMPUTES.search(text) and "mark.torch" not in text:
             without.add(path.relative_to(FOLDER).as_posix())
-    # Their streams and heads are run on torch by test_torch_backend.py.
-    without -= {"test_exactness.py", "test_planned_ahead.py"}
     borrowed = (FOLDER / "test_torch_backend.py").read_text(encoding="utf-8")
-    assert "test_exactness import" in borrowed and "test_planned_ahead import" in borrowed
+    for name, module in BORROWED.items():
+        assert f"from tests.engine.{module} import" in borrowed
+        without.remove(name)
     assert without == set(NOT_ON_TORCH)

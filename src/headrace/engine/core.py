@@ -292,7 +292,7 @@ class EngineCore:
                 return outputs if flight is None else outputs + self._land(flight)
         if flight is not None:  # somebody needs results first, or there is nothing to begin
             outputs += self._land(flight)
-            plan = plan.without_ended()
+            plan = plan.still_due()
             return outputs + self._run(plan, self._entered_s) if plan.rows else outputs
         if not plan.rows:
             if self._beside.num_asking:
@@ -311,7 +311,7 @@ class EngineCore:
         if self._flight is not None:  # which went on from what is not there
             self.scheduler.take_back(self._flight.plan)
             self._flight = None
-        plan = plan.without_ended()
+        plan = plan.still_due()
         return self._run(plan, begun_s) if plan.rows else []
 
     def _run(self, plan: StepPlan, started_s: float) -> list[Output]:

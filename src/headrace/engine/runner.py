@@ -130,6 +130,9 @@ class Runner:
         finally:
             looks: Looks = {} if masks is None else masks()
         places = [place for at, row in enumerate(rows) for place in _places(row, looks.get(at, ()))]
+        if not places:
+            # Whoever reads a draw waits for the step; nobody else would hear of its late errors.
+            self._ops.wait_for(logits)
         if not all(map(_is_plain, rows)):
             return self._take_apart(rows, logits, places)
         if not places:

@@ -182,6 +182,9 @@ class Ops(ABC):
         fault is of what was asked."""
         return "memory" if isinstance(error, MemoryError) else None
 
+    def wait_for(self, x: Array) -> None:  # noqa: B027 - computed at once unless asynchronous
+        """Return once `x` is computed; raises what an operation on its way raises late."""
+
     def release_memory(self) -> None:  # noqa: B027 - a backend that keeps none has none to release
         """Give back memory that is kept for the next step and holds nothing now."""
 

@@ -82,9 +82,14 @@ class StepPlan(NamedTuple):
     """Seconds that it is predicted to take, where a prompt got less of it for want of time; 0
     elsewhere."""
 
-    def without_ended(self) -> StepPlan:
-        """The plan without the rows of those that have ended since."""
-        rows = [row for row in self.rows if row.request.state is State.RUNNING]
+    def still_due(self) -> StepPlan:
+        """The plan without the rows of those that have ended since, or that lack what a step in
+        flight should have computed before them."""
+        rows = [
+            row
+            for row in self.rows
+            if row.request.state is State.RUNNING and row.start == row.request.num_computed
+        ]
         if len(rows) == len(self.rows):
             return self
         return self._replace(rows=rows, num_tokens=sum(row.num_tokens for row in rows))

@@ -37,7 +37,7 @@ class StepRows:
         """
         count = self.chunk(request, budget)
         if count:
-            start = request.num_computed + request.num_in_flight
+            start = request.num_begun
             scored = request.to_score(start, count)
             self.num_logits_left -= len(scored)
             draws = count == request.lag and request.num_coming < request.max_len

@@ -97,6 +97,10 @@ class TorchOps(TorchWeights):
     def fault_of(self, error: Exception) -> Fault | None:
         return fault_of(error, self.device)
 
+    def wait_for(self, x: torch.Tensor) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.current_stream(x.device).synchronize()
+
     def release_memory(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()

@@ -21,6 +21,7 @@ from headrace.engine.drafts.passes.draft_generator import (
 )
 from headrace.engine.messages import Submit
 from headrace.engine.request import Request
+from headrace.errors import ConfigError
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
 from headrace.structured.grammar import Grammar
 from tests.engine.conftest import Survived
@@ -314,6 +315,13 @@ def test_where_memory_was_short_for_a_pass_its_requests_get_drafts_again() -> No
     assert model.refused > 3 and stats.spec_draft_failures == 0
     assert all(count > 0 for count in stats.spec_accepted_by_position.values())
     assert stats.spec_accepted_tokens > 60, "drafts came back"
+
+
+def test_memory_that_is_short_when_it_is_tried_is_refused_with_what_helps() -> None:
+    core = drafting(make_draft(MockModel(most_tokens=0)))
+    said = "no memory left for a token of the draft model: lower --gpu-memory-utilization"
+    with pytest.raises(ConfigError, match=said):
+        core.warm_up()
 
 
 def test_a_pool_that_is_too_small_gives_drafts_to_some() -> None:

@@ -239,8 +239,8 @@ class DraftChain(ABC, Generic[Maker]):
 
     def warm_up(self, probe: Request) -> None:
         """Compute one token before the first request does, and time it. probe: the request of one
-        token that its target just computed. Raises ConfigError where it gives no usable logits.
-        Only while there is no work."""
+        token that its target just computed. Raises ConfigError where it gives no usable logits, or
+        memory is too short for it. Only while there is no work."""
         last = self.plan.num_blocks - 1
         blocks = [min(at, last) for at in range(1 + (1 + self._ahead) // self.plan.block_size)]
         seconds: list[float] = []
@@ -256,6 +256,12 @@ class DraftChain(ABC, Generic[Maker]):
             row = DraftRow(probe, twin, 1, 1)
             began_s = self._clock()
             (drawn,) = self._computed([row])
+            if drawn is NOT_COMPUTED:
+                raise ConfigError(
+                    f"--speculative-config: there is no memory left for a token of the {self.words}"
+                    ": lower --gpu-memory-utilization or --max-num-batched-tokens, use a smaller "
+                    "one or none, or see what else uses the device"
+                )
             seconds.append(self._clock() - began_s)
             self._end([row])
             if len(seconds) > COLD_PASSES and sum(seconds) > WARM_UP_S:
