@@ -20,8 +20,12 @@ def batch(count: int) -> RaggedBatch:
         np.arange(count, dtype=np.int32),
         np.array([0, count], np.int32),
         (),
-        np.array([count - 1], np.int32),
+        np.arange(count, dtype=np.int32),
     )
+
+
+def prompt(count: int) -> RaggedBatch:
+    return replace(batch(count), logit_rows=np.array([count - 1], np.int32))
 
 
 def ragged(*counts: int) -> RaggedBatch:
@@ -90,6 +94,17 @@ def test_those_of_several_requests_with_drafts_when_they_have_come_again() -> No
     assert [made.count for made in ops.made] == [1, 1]
 
 
+def test_prompts_of_one_length_when_one_has_come_again() -> None:
+    ops = Ops()
+    runs = RepeatedRuns(ops, lengths)
+    for count in range(2, 12):
+        runs(prompt(count))
+    assert not ops.made
+    for _ in range(2):
+        runs(prompt(5))
+    assert [made.count for made in ops.made] == [1]
+
+
 def test_inputs_of_other_shapes_are_another_run() -> None:
     ops = Ops()
     runs = RepeatedRuns(ops, lengths)
@@ -101,9 +116,11 @@ def test_inputs_of_other_shapes_are_another_run() -> None:
 def test_what_cannot_be_recorded_is_not_tried_again() -> None:
     ops = Ops(can=False)
     runs = RepeatedRuns(ops, lengths)
-    for _ in range(5):
-        assert float(runs(batch(1))[0][0, 0]) == 1
+    for count in (1, 1, 2, 3):
+        assert float(runs(batch(count))[0][0, 0]) == count
     assert len(ops.made) == 1
+    runs(batch(1), which=1)
+    assert len(ops.made) == 2
 
 
 def test_long_runs_and_those_of_other_backends_are_computed_anew() -> None:

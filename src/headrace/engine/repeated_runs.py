@@ -14,19 +14,21 @@ MOST_TOKENS = 64
 """Of a run that is repeated: of more the operations take so long that what lies between them does
 not matter, and memory for what they give would be kept."""
 MOST_RECORDINGS = 128
-"""Of a function. The one that was not repeated for the longest time goes; a recording is some ten
-kilobytes for each layer."""
-SEEN_BEFORE = 1
-"""Runs of its shapes before one of several requests with several tokens is recorded, which takes
-twice as long as to compute it: such shapes may never come again. Those of one request, or of a
-token each, do."""
+"""Of a function. The one that was not repeated for the longest time goes; a recording is half a
+kilobyte for each layer."""
+MOST_SEEN = 256
+"""Shapes that were met once and are remembered."""
 
 Shapes = tuple[int, bytes, bytes, tuple[tuple[int, ...], ...]]
 
 
 class RepeatedRuns:
     """A function of a batch and arrays, which gives arrays. The first of these is right until the
-    next run of any such function of the backend, the others for good."""
+    next run of any such function of the backend, the others for good.
+
+    To record a run takes two to three times as long as to compute it. So shapes that may never come
+    again, of prompts and of several requests with several tokens, are recorded when they do.
+    """
 
     def __init__(
         self,
@@ -39,19 +41,22 @@ class RepeatedRuns:
         False computes every one anew."""
         self._ops = ops
         self._run = run
-        self._repeats = repeats and ops.records_runs
+        # What an asynchronous backend is given of a batch it has yet to fill in.
+        self._repeats = repeats and ops.records_runs and not ops.is_asynchronous
         self.was_recorded = False
         """Whether the last run was, so that it took longer than others of its shapes."""
-        self._known: dict[Shapes, RunRecording | int | None] = {}
-        """Recordings, how often others were seen, None for those that cannot be recorded; the one
-        that was met last is the last."""
+        self._known: dict[Shapes, RunRecording] = {}
+        """The one that was repeated last is the last."""
+        self._seen: set[Shapes] = set()
+        self._refused: set[int] = set()
+        """Which cannot be recorded: what they are made of is of the model, not of shapes."""
 
     def __call__(
         self, batch: RaggedBatch, inputs: Sequence[Array] = (), which: int = 0
     ) -> Sequence[Array]:
         """What the function gives. Raises what it raises."""
         self.was_recorded = False
-        if not self._repeats or batch.num_tokens > MOST_TOKENS:
+        if not self._repeats or batch.num_tokens > MOST_TOKENS or which in self._refused:
             return self._run(batch, inputs, which)
         shapes = (
             which,
@@ -59,30 +64,43 @@ class RepeatedRuns:
             batch.logit_rows.tobytes(),
             tuple(each.shape for each in inputs),
         )
-        known = self._known.pop(shapes, SEEN_BEFORE if _comes_again(batch) else 0)
-        if isinstance(known, int) and known >= SEEN_BEFORE:
-            outputs, known = self._ops.record_run(
-                lambda batch, inputs: self._run(batch, inputs, which), batch, inputs
-            )
-            self._keep(shapes, known)
-            self.was_recorded = True
-            return outputs if known is None else self._given(outputs)
-        if known is None or isinstance(known, int):
-            self._keep(shapes, None if known is None else known + 1)
-            return self._run(batch, inputs, which)
+        recording = self._known.pop(shapes, None)
+        if recording is None:
+            if not (_comes_again(batch) or self._was_seen(shapes)):
+                return self._run(batch, inputs, which)
+            return self._recorded(shapes, batch, inputs, which)
         try:
-            outputs = self._given(known.repeat(batch, inputs))
+            outputs = self._given(recording.repeat(batch, inputs))
         except ValueError:
             # As where a table of rotations has grown since; what is wrong with the batch itself is
             # raised again, and no repetition has written what a run would not write.
             return self._run(batch, inputs, which)
-        self._known[shapes] = known
+        self._known[shapes] = recording
         return outputs
 
-    def _keep(self, shapes: Shapes, known: RunRecording | int | None) -> None:
-        self._known[shapes] = known
+    def _was_seen(self, shapes: Shapes) -> bool:
+        if shapes in self._seen:
+            self._seen.remove(shapes)
+            return True
+        if len(self._seen) >= MOST_SEEN:
+            self._seen.clear()
+        self._seen.add(shapes)
+        return False
+
+    def _recorded(
+        self, shapes: Shapes, batch: RaggedBatch, inputs: Sequence[Array], which: int
+    ) -> Sequence[Array]:
+        outputs, recording = self._ops.record_run(
+            lambda batch, inputs: self._run(batch, inputs, which), batch, inputs
+        )
+        self.was_recorded = True
+        if recording is None:
+            self._refused.add(which)
+            return outputs
+        self._known[shapes] = recording
         if len(self._known) > MOST_RECORDINGS:
             del self._known[next(iter(self._known))]
+        return self._given(outputs)
 
     def _given(self, outputs: Sequence[Array]) -> Sequence[Array]:
         first, *others = outputs
@@ -90,5 +108,7 @@ class RepeatedRuns:
 
 
 def _comes_again(batch: RaggedBatch) -> bool:
-    """Whether there are few batches of such shapes: of one request, or of a token of each."""
-    return batch.num_requests in {1, batch.num_tokens}
+    """Whether there are few batches of such shapes: of a token of each request, or of one request,
+    each with its logits."""
+    count = batch.num_tokens
+    return batch.num_requests in {1, count} and len(batch.logit_rows) == count

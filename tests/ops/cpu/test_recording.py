@@ -110,6 +110,16 @@ def test_slices_keep_memory_of_an_arena() -> None:
     assert part.ctypes.data % 16 == 0 and other.ctypes.data % 64 == 0
 
 
+def test_an_arena_is_no_larger_than_the_widest_run_needs() -> None:
+    arena = Arena()
+    for rows in range(1, 65):
+        arena.begin()
+        held = [arena.empty((rows, width), np.float32) for width in (64, 64, 50_000)]
+        assert all(each.ctypes.data % 64 == 0 for each in held)
+        del held
+    assert arena.capacity_bytes < 64 * 4 * (64 + 64 + 50_000) + 4 * 4096
+
+
 def _makes_values(machine: Machine) -> Run:
     def run(of: RaggedBatch, inputs: Sequence[F32]) -> list[F32]:
         x = machine.ops.embedding(machine.table, of.token_ids)

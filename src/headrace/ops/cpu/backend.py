@@ -18,7 +18,13 @@ import numpy.typing as npt
 
 from headrace.ops import adjustment
 from headrace.ops.cpu import _native
-from headrace.ops.cpu.recording import Arena, NotRecordableError, Recording, Run
+from headrace.ops.cpu.recording import (
+    Arena,
+    NotRecordableError,
+    Recording,
+    Run,
+    of_this_thread,
+)
 from headrace.ops.cpu.sampling import naming_bad_rows, native_chains
 from headrace.ops.cpu.weights import CpuWeights
 from headrace.ops.experts import ExpertMLP, Routes, Routing
@@ -83,7 +89,7 @@ class CpuOps(CpuWeights):
         arena.begin()
         try:
             self._native = cast(_native.Backend, recording.note(native, arena))
-            self._empty, self._recording = arena.empty, recording
+            self._empty, self._recording = of_this_thread(arena.empty, empty), recording
             outputs = run(recording.batch, recording.inputs)
             recording.end(outputs, arena)
         except NotRecordableError as error:

@@ -19,6 +19,8 @@ and a run that hands anything else to one, which was then made beside them, is n
 
 from __future__ import annotations
 
+import math
+import mmap
 import sys
 import threading
 import weakref
@@ -35,14 +37,17 @@ from headrace.ops.kv import KVCacheArrays, RaggedBatch
 
 F32 = npt.NDArray[np.float32]
 Run = Callable[[RaggedBatch, Sequence[F32]], Sequence[F32]]
+Empty = Callable[[tuple[int, ...], Any], npt.NDArray[Any]]
 
 _NOTED = frozenset({
     "activation", "add", "attention", "embedding", "experts", "gate_heads", "head_linear",
     "kv_write", "linear", "norm", "norm_columns", "place", "rope", "route", "scale_rows", "softcap",
     "spread", "take_rows",
 })  # fmt: skip
-_ALIGNMENT = 64
-"""Bytes of a line of a cache, and of the widest registers."""
+MOST_ROWS = 64
+"""Of runs that are usually recorded (engine/repeated_runs.py)."""
+_STEP, _STAGGER = 5 * 64, 4096
+"""Bytes by which arrays are apart within a page, in lines of a cache, and bytes of a page."""
 
 
 class NotRecordableError(Exception):
@@ -53,12 +58,18 @@ class Arena:
     """Memory of what runs compute on the way, used again as soon as an array has gone.
 
     All recordings of a backend share it, since one runs at a time: what one leaves is right until
-    the next one runs.
+    the next one runs. Recordings point into it, so that nothing is given back; what is had at once
+    is enough for MOST_ROWS rows, of which the pages that no run needs are never touched.
     """
 
     def __init__(self) -> None:
-        self._storages: list[bytearray] = []
-        self._free: list[bytearray] = []
+        self._storages: list[mmap.mmap] = []
+        self._free: list[mmap.mmap] = []
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Of all storages, touched or not."""
+        return sum(map(len, self._storages))
 
     def begin(self) -> None:
         """A run begins: all of it is free."""
@@ -66,20 +77,25 @@ class Arena:
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> npt.NDArray[Any]:
         """As np.empty."""
-        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-        storage = next((each for each in self._free if len(each) >= size + _ALIGNMENT), None)
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        storage = next((each for each in self._free if len(each) >= size + _STAGGER), None)
         if storage is None:
-            storage = bytearray(size + _ALIGNMENT)
+            rows = shape[0] if shape else 1
+            most = size * MOST_ROWS // rows if 0 < rows < MOST_ROWS else size
+            # Private: a forked process has memory of its own.
+            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+            storage = mmap.mmap(-1, most + _STAGGER, flags=flags)
             self._storages.append(storage)
         else:
             self._free.remove(storage)
-        start = np.frombuffer(storage, np.uint8).ctypes.data
+        # Storages begin at pages: arrays at the same place in each would share sets of the caches.
+        start = self._storages.index(storage) * _STEP % _STAGGER
         # The array is the owner of its slices: of one whose base is an array it would not be.
-        array: npt.NDArray[Any] = np.ndarray(shape, dtype, storage, -start % _ALIGNMENT)
+        array: npt.NDArray[Any] = np.ndarray(shape, dtype, storage, start)
         weakref.finalize(array, self._give_back, storage, self._free)
         return array
 
-    def _give_back(self, storage: bytearray, free: list[bytearray]) -> None:
+    def _give_back(self, storage: mmap.mmap, free: list[mmap.mmap]) -> None:
         if free is self._free:  # of the run that is noted now
             free.append(storage)
             free.sort(key=len)
@@ -141,10 +157,13 @@ class Notes:
         """Raises NotRecordableError where an array that was read is gone with the run: it was made
         of something on the way."""
         noted = Counter(map(id, chain(self.kept, self._foreign)))
+        # References of a name and of a call: newer interpreters count one of them.
+        unheld = object()
+        of_here = sys.getrefcount(unheld)
         while self._foreign:
             array, reader = self._foreign.pop(), self._readers.pop()
-            # References of both lists, which have lost one, of the name here and of the call.
-            held = noted[id(array)] - 1 + 2
+            # References of both lists, which have lost one, and of this function.
+            held = noted[id(array)] - 1 + of_here
             noted[id(array)] -= 1
             if sys.getrefcount(array) <= held:
                 raise NotRecordableError(f"an array that {reader} reads was made on the way")
@@ -211,3 +230,9 @@ class Recording:
             notes.bound.refill(batch.positions, batch.query_start, batch.block_tables)
         self._tape.run()
         return self.outputs
+
+
+def of_this_thread(own: Empty, others: Empty) -> Empty:
+    """Memory for the thread that calls this, and for others."""
+    thread = threading.get_ident()
+    return lambda shape, dtype: (own if threading.get_ident() == thread else others)(shape, dtype)
