@@ -34,8 +34,7 @@ HEADRACE_INLINE void ask_row(const float* row, int64_t width) {
   for (int64_t i = 0; i < width; i += kLanes) prefetch(row + i);
 }
 
-// q of every row of a run, from row `first` on (rounded as K's codec has it, turned as K is), and empty sums,
-// or those of its head's sink: a score seen first, in the first part, of a position without a value.
+// q of every row of a run, from row `first` on (rounded as K's codec has it, turned as K is), and empty sums.
 template <class Way, class K>
 HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& item,
                                 const AttentionRun& run, int64_t first, const RowState& s) {
@@ -71,10 +70,6 @@ HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& ite
     empty_sums(sums_of(s, row, width), width);
     if (s.joined != nullptr) begin_sums(sums_at(s.joined + row * sums_width(a.kv), width));
     float* most = s.most + row * kLanes;
-    if (a.sinks != nullptr && first_seen(a.sees, a.batch.positions[token]) >= item.begin) {
-      s.total[row * kLanes] = 1.0f;
-      most[0] = a.sinks[head];
-    }
     most[kSlope] = a.slopes != nullptr ? a.slopes[head] : 0.0f;
     __builtin_memcpy(most + kPosition, a.batch.positions + token, sizeof(int32_t));
     __builtin_memcpy(most + kToken, &token, sizeof token);

@@ -4,7 +4,7 @@
 //
 // Of two parts the maximum is the larger one, and the sums of p and of p * v of either are scaled by
 // exp(its maximum - that one) before they are added. A row's first part is taken as it is: the first in
-// which it sees something, and there it sees the score of its sink before all others.
+// which it sees something. Its sink belongs to no part: it is added to the sum of p when all are joined.
 
 #pragma once
 
@@ -67,34 +67,27 @@ HEADRACE_INLINE void join_sums(const RowSums& to, const RowSums& later, int64_t 
   *to.most = most;
 }
 
-// Whether nothing has a weight beside a row's sink yet, which goes on to the next part then: as if unseen.
-HEADRACE_INLINE bool is_sink(const AttentionArgs& a, const RowSums& s, int64_t q_head) {
-  return a.sinks != nullptr && *s.most == a.sinks[q_head] && s.total[0] == 1.0f &&
-         sum(load(s.total)) == 1.0f;
-}
-
-// Rows [row, row + count) of an item whose tokens saw something before position `start`, where a part
+// Rows [row, row + count) whose tokens saw something before position `start`, where a part
 // begins, and go on in it: their sums join those of the parts before.
-static void end_part(const AttentionArgs& a, const AttentionItem& item, const RowState& s, int64_t row,
-                     int64_t count, int64_t start) {
-  const int64_t width = a.kv.v_panels * kLanes, heads = item.q_end - item.q_begin;
+static void end_part(const AttentionArgs& a, const RowState& s, int64_t row, int64_t count,
+                     int64_t start) {
+  const int64_t width = a.kv.v_panels * kLanes;
   for (int64_t i = row; i < row + count; ++i) {
     const int64_t position = a.batch.positions[token_of(s, i)], first = first_seen(a.sees, position);
     if (position < start || first >= start) continue;
     const RowSums part = sums_of(s, i, width);
-    const RowSums joined = sums_at(s.joined + i * sums_width(a.kv), width);
-    const int64_t q_head = item.head * a.group + item.q_begin + i % heads;
-    if (is_empty(joined) && is_sink(a, part, q_head)) continue;
-    join_sums(joined, part, width);
+    join_sums(sums_at(s.joined + i * sums_width(a.kv), width), part, width);
     empty_sums(part, width);
   }
 }
 
-// The attention of a q head of a token.
+// The attention of a q head of a token. A sink so far above the largest score that its weight is infinite
+// leaves nothing of the values.
 HEADRACE_INLINE void write_row(const AttentionArgs& a, int64_t token, int64_t q_head,
                                const RowSums& of) {
   const KvLayer& kv = a.kv;
-  const F whole = splat(sum(load(of.total)));
+  F whole = splat(sum(load(of.total)));
+  if (a.sinks != nullptr) whole = add(whole, exp(sub(splat(a.sinks[q_head]), splat(*of.most))));
   float* y = a.y + (token * kv.heads * a.group + q_head) * kv.value_dim;
   for (int64_t i = 0; i < kv.value_dim; i += kLanes) {
     store_n(y + i, div(load(of.mixed + i), whole), kv.value_dim - i);

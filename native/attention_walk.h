@@ -108,7 +108,7 @@ static void walk(const AttentionArgs& a, const AttentionItem& item, const RowSta
   int64_t seeing = 0;  // the first token that the span's start does not lie behind
   for (int64_t start = first / kSpan * kSpan; start < w.to; start += kSpan) {
     if (start % kPart == 0 && s.joined != nullptr) {
-      end_part(a, item, s, w.row, w.rows, start);
+      end_part(a, s, w.row, w.rows, start);
     }
     span = next;
     find_groups(a, w.request, item.head, start + kSpan, first, known, &next);

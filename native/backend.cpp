@@ -286,8 +286,7 @@ void Backend::pack_runs(const AttentionArgs& args, int64_t tile) {
 }
 
 // Items that are more than a fair share of the work are cut into the parts of what they see: those of few
-// rows of one run, whose sums are little beside K and V. Which part is the first, in which a sink is seen,
-// is not known beforehand where a mask may hide one.
+// rows of one run, whose sums are little beside K and V.
 void Backend::cut_items(const AttentionArgs& args) {
   whole_items_.clear();
   const auto opening = [&](const AttentionItem& item) {
@@ -299,8 +298,7 @@ void Backend::cut_items(const AttentionArgs& args) {
   const auto rows = [](const AttentionItem& item) {
     return (item.runs->end - item.runs->begin) * (item.q_end - item.q_begin);
   };
-  const bool whole =
-      pool_.size() == 1 || (args.sinks != nullptr && args.sees.masks != nullptr);
+  const bool whole = pool_.size() == 1;
   int64_t all = 0;
   for (const AttentionItem& item : items_) all += attention_cost(args, item);
   const int64_t share = all / (pool_.size() * kItemsPerThread);

@@ -108,6 +108,7 @@ struct Case {
   bool latent = false;    // values are the last dimensions of the keys
   bool near = false;      // the span that a token is in is read in bf16
   float k_scale = 1, v_scale = 1;
+  float sink = -1;  // of the first head
 
   int64_t values() const { return value_dim == 0 ? head_dim : value_dim; }
   KvKind value_kind() const { return latent ? k_kind : v_kind; }
@@ -127,10 +128,11 @@ struct Case {
            k_kind.name + ", V " + value_kind().name + " of " +
            std::to_string(values()) + (latent ? " within K" : "") +
            ", window " + std::to_string(window) + ", softcap " + std::to_string(softcap) +
-           ", chunk " + std::to_string(chunk) + (sinks ? ", sinks" : "") +
+           ", chunk " + std::to_string(chunk) +
+           (sinks ? ", sinks from " + std::to_string(sink) : "") +
            (slopes ? ", slopes" : "") + (masks ? ", masks" : "") + (near ? ", near" : "");
   }
-  float sink_of(int64_t head) const { return 0.75f * static_cast<float>(head) - 1.0f; }
+  float sink_of(int64_t head) const { return 0.75f * static_cast<float>(head) + sink; }
   float slope_of(int64_t head) const { return 1.0f / static_cast<float>(2 << head % 8); }
   // Two positions of three, and its own.
   bool shows(int64_t token, int64_t position) const {
@@ -220,8 +222,7 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
   if (c.rotates(c.k_kind)) q = rotated(q);
   for (float& x : q) x = k_pairs ? to_bf16(x) : x;
   // Of the parts before the one that is summed up, where there are any.
-  PartSums before, now_of{{}, c.sinks ? c.sink_of(head) : -__builtin_inff(), {}};
-  now_of.total[0] = c.sinks ? 1.0f : 0.0f;
+  PartSums before, now_of;
   now_of.mixed.resize(static_cast<size_t>(c.values()));
   float& most = now_of.most;
   float (&total)[16] = now_of.total;
@@ -229,9 +230,7 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
   const int64_t chunk_from = c.chunk == 0 ? 0 : position - position % c.chunk;
   const int64_t seen_from = std::max<int64_t>(chunk_from, position + 1 - c.window);
   for (int64_t start = seen_from / kSpan * kSpan; start <= position; start += kSpan) {
-    const bool only_sink = c.sinks && most == c.sink_of(head) && total[0] == 1.0f &&
-                           sum_of_lanes(total) == 1.0f && before.most == -__builtin_inff();
-    if (start % kPart == 0 && seen_from < start && !only_sink) {
+    if (start % kPart == 0 && seen_from < start) {
       join(kernels, before, now_of);
       now_of = {std::vector<float>(mixed.size()), -__builtin_inff(), {}};
     }
@@ -291,7 +290,8 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
   }
   join(kernels, before, now_of);
   mixed = before.mixed;
-  const float whole = sum_of_lanes(before.total);
+  float whole = sum_of_lanes(before.total);
+  if (c.sinks) whole += exp_of(kernels, c.sink_of(head) - before.most);
   for (float& v : mixed) v /= whole;
   if (c.rotates(c.v_kind)) mixed = rotated(mixed);
   std::copy(mixed.begin(), mixed.end(), y);
@@ -496,6 +496,14 @@ void attention_suite(const Kernels& kernels, Checks& checks) {
                             extra, extra});
     check(kernels, checks, {1, 1, 6, 16, 2 * kPart + 5, extra ? f32 : bf16, bf16, kPart + 100, 0, 0,
                             extra});
+  }
+  // Sinks far above all scores: of whole parts no weight is seen beside them.
+  for (const KvKind& kind : {f32, bf16}) {
+    Case far{1, 2, 8, 16, 2 * kPart + 70, kind, kind, 1 << 30, 0, 0, true};
+    far.sink = 24;
+    check(kernels, checks, far);
+    far.masks = true;
+    check(kernels, checks, far);
   }
   check_shared(kernels, checks, {1, 2, 8, 16, 0, bf16, bf16, 1 << 30, 0, 0, true, false, true}, 6);
   check_shared(kernels, checks, {2, 1, 6, 16, 0, bf16, fp8, kPart + 200}, 6);

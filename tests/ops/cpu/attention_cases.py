@@ -1,10 +1,11 @@
-"""What tests of attention share: a cache, a ragged batch, and a bound from error analysis."""
+"""What tests of attention share: a cache, masks, a ragged batch, a bound from error analysis."""
 
 from __future__ import annotations
 
 from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.ops.interface import Ops
 from headrace.ops.kv import KV_CODECS, AttentionShape, KVCacheArrays, KVCacheSpec, KVCodec
@@ -30,6 +31,14 @@ def new_cache(
             latent=shape.latent,
         )
     )
+
+
+def packed(shown: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
+    """Masks of bool[tokens, positions]: bit b of span s is position 64 s + b."""
+    tokens, positions = shown.shape
+    bits = np.zeros((tokens, -(-positions // 64) * 64), np.uint8)
+    bits[:, :positions] = shown
+    return np.ascontiguousarray(np.packbits(bits, axis=1, bitorder="little")).view(np.uint64)
 
 
 def write(ops: Ops, shape: AttentionShape, kv: KVCacheArrays, requests: list[Request]) -> None:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from headrace.ops.cpu import CpuOps
+from headrace.ops.interface import Ops
 from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCodec
 from headrace.ops.reference import ReferenceOps
 from tests.computations import of_pairs
-from tests.ops.cpu.attention_cases import bound, expected_ragged, new_cache, ragged, run, write
+from tests.ops.cpu.attention_cases import (
+    Codecs,
+    bound,
+    expected_ragged,
+    new_cache,
+    packed,
+    ragged,
+    run,
+    write,
+)
 from tests.ops.cpu.cases import (
     KV_CODECS,
     LEVELS,
@@ -34,6 +45,8 @@ SHAPES = (
     (1, 3, 96, 16),
     (1, 2, 18, 32),
 )
+PART = 1024
+"""Positions of a part of a long context."""
 
 
 @pytest.mark.computes("K and V", "cpu", "bound", kinds=of_pairs(KV_CODECS))
@@ -214,3 +227,44 @@ def test_parts_of_a_long_context_are_the_same_for_any_number_of_threads(level: s
     exact = run(reference, shape, kv, [Request(0, length - 4, 4, table)])
     rows = normal(1, length, row_width(shape))
     assert np.abs(got[0] - exact).max() <= bound(shape, rows, ("bf16", "bf16"), level)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("codecs", [("f32", "f32"), ("bf16", "bf16")])
+def test_a_sink_far_above_a_part_is_the_same_in_every_batch(level: str, codecs: Codecs) -> None:
+    """The scores of the first part are 24 below those of the others, and below sinks.
+
+    Threads and the rows beside one do not show, nor that an interval is a window or a mask's.
+    """
+    shape, length, last = shape_of(1, 4, 16), 2150, 40
+    sinks = np.array([-2, 0, 2, 6], np.float32)
+    qkv = normal(1, length, row_width(shape)).copy()
+    keys = shape.num_heads * shape.head_dim
+    qkv[:, 0 : keys : shape.head_dim] = 4.0
+    qkv[:, keys] = 0.0
+    qkv[:PART, keys] = -24.0 / (4.0 * shape.scale)
+    (table,) = shuffled_blocks(1, [length], 16)
+
+    def attend(ops: Ops, shape: AttentionShape, count: int, seen: int = 0) -> np.ndarray:
+        """The last `count` rows; with `seen` a mask shows that many positions alone."""
+        kv = new_cache(ops, shape, len(table), 16, *codecs)
+        ops.kv_write(qkv, shape, kv, 1, batch_of([Request(0, 0, length, table)]))
+        k, q = np.arange(length), np.arange(length - count, length)[:, None]
+        masks = packed((k <= q) & (k > q - seen)) if seen else None
+        batch, rows = batch_of([Request(0, length - count, count, table)]), qkv[-count:].copy()
+        return np.asarray(ops.paged_attention(rows, shape, kv, 1, batch, sinks=sinks, masks=masks))
+
+    # All, a part of the first part and what lies behind it, and what lies behind it alone.
+    for window in (0, 1600, 1100):
+        of = replace(shape, window=window)
+        whole = attend(CpuOps(level, 1), of, last)
+        assert np.abs(whole - attend(ReferenceOps(), of, last)).max() <= bound(
+            shape, qkv, codecs, level
+        )
+        for threads in (1, 2):
+            ops = CpuOps(level, threads)
+            for count in (1, last):
+                with named(window=window, threads=threads, count=count):
+                    assert np.array_equal(attend(ops, of, count), whole[-count:])
+                    if window:
+                        assert np.array_equal(attend(ops, shape, count, window), whole[-count:])

@@ -18,7 +18,7 @@ from headrace.ops.cpu import CpuOps
 from headrace.ops.interface import Ops
 from headrace.ops.kv import AttentionShape, KVCodec
 from headrace.ops.reference import ReferenceOps
-from tests.ops.cpu.attention_cases import bound, new_cache
+from tests.ops.cpu.attention_cases import bound, new_cache, packed
 from tests.ops.cpu.cases import (
     FLOAT_CODECS,
     KV_CODECS,
@@ -47,14 +47,6 @@ class Terms(NamedTuple):
     def of(self, start: int, stop: int) -> dict[str, Any]:
         masks = self.masks if self.masks is None else self.masks[start:stop]
         return {"sinks": self.sinks, "slopes": self.slopes, "masks": masks}
-
-
-def packed(shown: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
-    """Masks of bool[tokens, positions]: bit b of span s is position 64 s + b."""
-    tokens, positions = shown.shape
-    bits = np.zeros((tokens, -(-positions // 64) * 64), np.uint8)
-    bits[:, :positions] = shown
-    return np.ascontiguousarray(np.packbits(bits, axis=1, bitorder="little")).view(np.uint64)
 
 
 def shown_at_random(seed: int, share: float = 0.3) -> npt.NDArray[np.bool_]:
@@ -169,8 +161,11 @@ def test_a_mask_of_an_interval_is_that_interval(
     """To the bit: p of what a mask hides is zero, and spans it hides whole are passed over."""
     shape, ops = shape_of(1, group, 16), CpuOps(level, 2)
     k, q = np.arange(LENGTH), np.arange(LENGTH)[:, None]
-    masked = attend(ops, shape, Terms(masks=packed((k <= q) & (k > q - window))), codecs)
-    assert (masked == attend(ops, replace(shape, window=window), Terms(), codecs)).all()
+    interval = packed((k <= q) & (k > q - window))
+    for sinks in (None, SINKS[:group]):
+        masked = attend(ops, shape, Terms(sinks, masks=interval), codecs)
+        own = attend(ops, replace(shape, window=window), Terms(sinks), codecs)
+        assert (masked == own).all()
     everything = attend(ops, shape, Terms(masks=packed(ALL)), codecs)
     assert (everything == attend(ops, shape, Terms(), codecs)).all()
 
