@@ -93,7 +93,7 @@ def effort(work: Path) -> Effort:
         training=(*training, "--no-compile", "--no-bfloat16"),
         heldout=("--share", "0.02", "--no-bfloat16"),
         acceptance=("--prefixes", "2", "--no-bfloat16"),
-        styles=("--heads", "4", "--windows", "2", "--max-tokens", "32"),
+        styles=("--heads", "4", "--windows", "4", "--max-tokens", "32"),
         baselines=("--every", "32"),
     )
 

@@ -141,7 +141,7 @@ def test_a_server_is_called_as_its_model_was_named(
         monkeypatch.delenv(name, raising=False)
     taken: list[tuple[EngineConfig, ServerConfig]] = []
 
-    def serve(engine: EngineConfig, server: ServerConfig, *, as_json: bool) -> int:
+    def serve(engine: EngineConfig, server: ServerConfig, **options: object) -> int:
         taken.append((engine, server))
         return 0
 
