@@ -78,8 +78,9 @@ TOYS: dict[str, Any] = {
 }
 # Conversations of each kind, as a share of what is wanted in earnest.
 TURNS_SHARE = 0.02
-# A step of the smallest batch: every run has one of its own.
-TRAINING_TOKENS = 4_096
+# A step of an adapter's batch, whose texts are no more than it trains on; the other runs make one
+# step, too.
+TRAINING_TOKENS = 8_192
 
 
 def effort(work: Path) -> Effort:
@@ -93,7 +94,7 @@ def effort(work: Path) -> Effort:
         training=(*training, "--no-compile", "--no-bfloat16"),
         heldout=("--share", "0.02", "--no-bfloat16"),
         acceptance=("--prefixes", "2", "--no-bfloat16"),
-        styles=("--heads", "4", "--windows", "4", "--max-tokens", "32"),
+        styles=("--heads", "4", "--windows", "2", "--max-tokens", "32"),
         baselines=("--every", "32"),
     )
 
