@@ -78,9 +78,9 @@ TOYS: dict[str, Any] = {
 }
 # Conversations of each kind, as a share of what is wanted in earnest.
 TURNS_SHARE = 0.02
-# A step of an adapter's batch, whose texts are no more than it trains on; the other runs make one
-# step, too.
-TRAINING_TOKENS = 8_192
+# Two steps of an adapter, whose texts are no more than it trains on and fill a batch; others make
+# one or two, too.
+TRAINING_TOKENS = 12_288
 
 
 def effort(work: Path) -> Effort:
