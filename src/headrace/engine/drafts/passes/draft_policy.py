@@ -50,7 +50,7 @@ FEW_TOKENS = 16
 """Of a request, that came in the last steps: the draft computes so many whatever others need."""
 EXPECTED_TOKENS = 128
 """Of a request that is still to come, at most: answers end before max_tokens."""
-FIRST_PLAIN_STEPS = 3
+FIRST_PLAIN_STEPS = 8
 """Steps of an engine without drafts, with which others are compared."""
 
 MOST_REST_STEPS = 32
