@@ -33,9 +33,9 @@ from headrace.engine.request import Request
 LEAST_GAIN = 1.02
 """What is gained by less is within the error of both estimates."""
 FIRST_PLAIN_STEPS = 8
-"""Steps of an engine without drafts, with which others are compared. The first ones take longer than
-those that follow, and while drafts are made few more are seen: after three a draft model was taken
-for a gain that lost a third, for a thousand tokens."""
+"""Steps of an engine without drafts, with which others are compared. The first take longer than
+later ones, of which few more are seen while drafts are made: behind three a draft model that lost a
+third was taken for a gain, for a thousand tokens."""
 MOST_IDLE_TOKENS = 4
 """Tokens for which a request whose guesses were of no use is left alone, at most; of more requests
 that decode together as many as there are, so that a step looks up one guess in vain."""

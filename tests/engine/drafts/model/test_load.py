@@ -32,6 +32,8 @@ def loaded(target: Path, draft: Path | str, **settings: object) -> LoadedEngine:
 
 @pytest.mark.parametrize("backend", ["reference", pytest.param("torch", marks=pytest.mark.torch)])
 def test_a_draft_is_loaded_beside_its_target_and_counted(tmp_path: Path, backend: str) -> None:
+    if backend == "torch":
+        pytest.importorskip("torch", reason="the torch backend needs PyTorch")
     settings: dict[str, Any] = {"backend": backend, "device": "cpu"}
     target = write_tiny_gguf(tmp_path, "llama", "BF16")
     draft = write_tiny_hf(tmp_path, "qwen3", "BF16", layers=1)
