@@ -122,7 +122,7 @@ class DeferredOps:
     """The operations that an engine calls itself, over those of `ops`."""
 
     is_asynchronous = True
-    records_runs = False
+    recording = "none"
     """Whatever `ops` does: what it is handed would be there when it is recorded."""
 
     def __init__(self, ops: Any, queue: Queue) -> None:

@@ -86,7 +86,7 @@ class MockOps:
         """That of this machine."""
 
     expert_layers = 0
-    records_runs = False
+    recording = "none"
     is_asynchronous = False
 
     def expert_cache_stats(self) -> None:
@@ -94,9 +94,6 @@ class MockOps:
 
     def fault_of(self, error: Exception) -> str | None:
         return "memory" if isinstance(error, MemoryError) else None
-
-    def record(self, compute: object, batch: object) -> None:
-        """It records nothing."""
 
     def wait_for(self, x: object) -> None:
         """It computes at once."""
@@ -404,7 +401,11 @@ def make_core(
 
 
 def make_draft(
-    model: MockModel, *, num_blocks: int = 256, vocab_size: int = VOCAB
+    model: MockModel,
+    *,
+    num_blocks: int = 256,
+    vocab_size: int = VOCAB,
+    clock: Callable[[], float] | None = None,
 ) -> DraftModelChain:
     """A draft model over the mock, with a pool of its own."""
     config = EngineConfig(num_gpu_blocks_override=num_blocks, block_size=16)
@@ -414,7 +415,7 @@ def make_draft(
         plan_kv_cache(model, config),
         num_tokens=NUM_TOKENS,
         vocab_size=vocab_size,
-        clock=Clock(),
+        clock=clock or Clock(),
     )
 
 

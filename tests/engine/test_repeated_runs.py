@@ -8,10 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from headrace.config.settings import EngineConfig
+from headrace.engine.core import EngineCore
 from headrace.engine.repeated_runs import MOST_RECORDINGS, MOST_TOKENS, RepeatedRuns
+from headrace.models import load_model
 from headrace.ops.interface import Array
 from headrace.ops.kv import RaggedBatch
 from headrace.ops.reference import ReferenceOps
+from tests.engine.mock import NUM_TOKENS, drain, real_ops, submit
+from tests.tiny import tiny_checkpoint
 
 
 def batch(count: int) -> RaggedBatch:
@@ -48,7 +53,7 @@ class Recording:
 class Ops(ReferenceOps):
     """A backend that records all, or nothing."""
 
-    records_runs = True
+    recording = "shapes"
 
     def __init__(self, *, can: bool = True) -> None:
         super().__init__()
@@ -144,6 +149,25 @@ def test_a_recording_that_is_refused_is_made_again() -> None:
     for _ in range(3):
         runs(batch(1))
     assert [made.count for made in ops.made] == [1, 2]
+
+
+def test_a_step_that_was_recorded_teaches_no_costs() -> None:
+    counts = []
+    for eager in (True, False):
+        ops = real_ops("cpu")
+        config = EngineConfig(
+            num_gpu_blocks_override=16,
+            block_size=16,
+            speculative_config="none",
+            enforce_eager=eager,
+        )
+        model = load_model(tiny_checkpoint("llama", "F32"), ops)
+        core = EngineCore(model, ops, config, num_tokens=NUM_TOKENS)
+        core.submit(submit("r", [1, 2, 3], temperature=0, max_tokens=12))
+        assert len(drain(core)["r"].token_ids) == 12
+        counts.append(core._costs.num_seen)
+    eager_count, repeated_count = counts
+    assert eager_count == 11 and repeated_count == 10
 
 
 def test_the_recording_that_waited_longest_goes() -> None:

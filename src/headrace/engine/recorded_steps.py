@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.engine.model import Model
-from headrace.ops.interface import Array, Ops, StepRecording
+from headrace.ops.interface import Array, Ops, RunRecording
 from headrace.ops.kv import FollowingBatch, KVCacheArrays, RaggedBatch
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -40,7 +40,7 @@ class RecordedSteps:
         self._num_tables = num_tables
         self._max_len = max_model_len
         self._columns = -(-max_model_len // kv.spec.block_size)
-        self._steps: dict[int, StepRecording] = {}
+        self._steps: dict[int, RunRecording] = {}
 
     @property
     def sizes(self) -> Sequence[int]:
@@ -50,8 +50,10 @@ class RecordedSteps:
     def record(self, most_requests: int) -> None:
         """Record steps of up to so many requests, or the next number above, as far as the backend
         does. Writes to block 0, so only while it holds nothing."""
+        if self._ops.recording != "sizes":
+            return
         for size in recorded_sizes(most_requests):
-            step = self._ops.record(self._compute, self._longest(size))
+            _, step = self._ops.record_run(self._compute, self._longest(size))
             if step is None:
                 return
             self._steps[size] = step
@@ -65,11 +67,12 @@ class RecordedSteps:
         size = next((size for size in self._steps if size >= count), None)
         if size is None:
             return None
-        logits = self._steps[size].repeat(self._padded(batch, size))
+        (logits,) = self._steps[size].repeat(self._padded(batch, size), ())
         return logits[:count]
 
-    def _compute(self, batch: RaggedBatch) -> Array:
-        return self._model.forward(batch, self._kv)
+    def _compute(self, batch: RaggedBatch, inputs: Sequence[Array]) -> Sequence[Array]:
+        del inputs
+        return [self._model.forward(batch, self._kv)]
 
     def _longest(self, size: int) -> RaggedBatch:
         """So many requests at the last position there is: what is made for their spans is enough

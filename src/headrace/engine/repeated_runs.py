@@ -42,7 +42,7 @@ class RepeatedRuns:
         self._ops = ops
         self._run = run
         # What an asynchronous backend is given of a batch it has yet to fill in.
-        self._repeats = repeats and ops.records_runs and not ops.is_asynchronous
+        self._repeats = repeats and ops.recording == "shapes" and not ops.is_asynchronous
         self.was_recorded = False
         """Whether the last run was, so that it took longer than others of its shapes."""
         self._known: dict[Shapes, RunRecording] = {}

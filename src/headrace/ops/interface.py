@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -129,12 +129,8 @@ Fault = Literal["memory", "lost"]
 lost: the device computes nothing any more in this process."""
 
 
-class StepRecording(Protocol):
-    """A step of fixed shapes that a backend can repeat with one call."""
-
-    def repeat(self, batch: RaggedBatch) -> Array:
-        """What was computed, of another batch of the same shapes. The array is the backend's and
-        right until the next repetition; ValueError where shapes differ."""
+Run = Callable[[RaggedBatch, Sequence[Array]], Sequence[Array]]
+"""A function of a batch and arrays, of operations of one backend."""
 
 
 class RunRecording(Protocol):
@@ -263,30 +259,23 @@ class Ops(ABC):
         fields = (batch.token_ids, batch.positions, batch.query_start, batch.block_tables)
         return BoundBatch(*fields, batch.logit_rows, kv, self._bound(batch, kv))
 
-    def record(
-        self, compute: Callable[[RaggedBatch], Array], batch: RaggedBatch
-    ) -> StepRecording | None:
-        """What `compute` does with this batch, to be repeated with others of the same shapes; None
-        where the backend records nothing, or not this. It is computed on the way, twice."""
-        del compute, batch
-        return None
-
-    records_runs: ClassVar[bool] = False
-    """Whether `record_run` ever gives a recording."""
+    @property
+    def recording(self) -> Literal["none", "sizes", "shapes"]:
+        """What `record_run` is for. sizes: batches of a token of each request, padded to numbers of
+        them that are recorded before the first one comes, since to record one is dear; shapes:
+        batches as they come, each at the price of two or three runs."""
+        return "none"
 
     def record_run(
-        self,
-        run: Callable[[RaggedBatch, Sequence[Array]], Sequence[Array]],
-        batch: RaggedBatch,
-        inputs: Sequence[Array] = (),
+        self, run: Run, batch: RaggedBatch, inputs: Sequence[Array] = ()
     ) -> tuple[Sequence[Array], RunRecording | None]:
         """Run, and note on the way what was computed, to be repeated at less expense to the host;
         None where the backend does not, or cannot of this run. The arrays that are given with a
         recording are as `RunRecording.repeat` has them.
 
-        run: of operations of this backend alone, each of which reads what another one made, the
-        batch, the inputs, or what outlives the run; what `take_rows` takes is of query_start and
-        logit_rows alone. A run that is seen to do otherwise is computed again, without.
+        run: each of its operations reads what another one made, the batch, the inputs, or what
+        outlives the run; what `take_rows` takes is of query_start and logit_rows alone. A run that
+        is seen to do otherwise is computed again, without.
         """
         return run(batch, inputs), None
 

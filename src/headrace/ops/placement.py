@@ -9,13 +9,12 @@ their choices go to the processor, the weighted sums come back, where the residu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from headrace.ops.experts import ExpertCacheStats, ExpertMLP, ExpertWeight, Routes
 from headrace.ops.interface import Array, Fault, Ops
-from headrace.ops.kv import RaggedBatch
 from headrace.weights.tensors.tensor import Tensor
 
 ALL_LAYERS = 1 << 16
@@ -66,8 +65,10 @@ class PlacedOps:
         """Of the backend that has the placed experts."""
         return self._experts.expert_cache_stats()
 
-    def record(self, compute: Callable[[RaggedBatch], Array], batch: RaggedBatch) -> None:
+    @property
+    def recording(self) -> Literal["none"]:
         """Nothing is recorded: the host computes in the middle of a step."""
+        return "none"
 
     def fault_of(self, error: Exception) -> Fault | None:
         """Of either backend."""

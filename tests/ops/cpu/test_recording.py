@@ -213,7 +213,7 @@ def test_other_threads_are_not_noted() -> None:
         return [ops.embedding(machine.table, of.token_ids)]
 
     _, recording = ops.record_run(run, batch(1, 2))
-    assert recording is not None and len(recording._tape) == 1
+    assert recording is not None and len(recording.tape) == 1
 
 
 def test_rows_are_placed_added_and_spread() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,6 @@ from headrace.ops.cpu.recording import (
     Arena,
     NotRecordableError,
     Recording,
-    Run,
     of_this_thread,
 )
 from headrace.ops.cpu.sampling import naming_bad_rows, native_chains
@@ -35,6 +34,7 @@ from headrace.ops.interface import (
     LinearWeight,
     Norm,
     RopeTable,
+    Run,
 )
 from headrace.ops.kv import (
     AttentionShape,
@@ -75,9 +75,12 @@ class CpuOps(CpuWeights):
     [1, 1024] and for a negative cache.
     """
 
-    records_runs = True
     _recording: Recording | None = None
     """The one that is made."""
+
+    @property
+    def recording(self) -> Literal["shapes"]:
+        return "shapes"
 
     def record_run(
         self, run: Run, batch: RaggedBatch, inputs: Sequence[F32] = ()
@@ -85,13 +88,15 @@ class CpuOps(CpuWeights):
         native, empty = self._native, self._empty
         if self._arena is None:
             self._arena = Arena()
-        recording, arena = Recording(batch, inputs), self._arena
+        arena = self._arena
         arena.begin()
+        recording = Recording(native, arena, batch, inputs)
         try:
-            self._native = cast(_native.Backend, recording.note(native, arena))
+            native.note_on(recording.tape)
+            self._native = cast(_native.Backend, recording.notes)
             self._empty, self._recording = of_this_thread(arena.empty, empty), recording
             outputs = run(recording.batch, recording.inputs)
-            recording.end(outputs, arena)
+            recording.end(outputs)
         except NotRecordableError as error:
             logger.debug("a run is not recorded: %s", error)
         else:

@@ -36,7 +36,6 @@ from headrace.ops.cpu import _native
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
 
 F32 = npt.NDArray[np.float32]
-Run = Callable[[RaggedBatch, Sequence[F32]], Sequence[F32]]
 Empty = Callable[[tuple[int, ...], Any], npt.NDArray[Any]]
 
 _NOTED = frozenset({
@@ -170,10 +169,13 @@ class Notes:
 
 
 class Recording:
-    """A run that can be repeated."""
+    """A run that can be repeated, once it has ended."""
 
-    def __init__(self, batch: RaggedBatch, inputs: Sequence[F32]) -> None:
-        self.batch = RaggedBatch(
+    def __init__(
+        self, native: _native.Backend, arena: Arena, batch: RaggedBatch, inputs: Sequence[F32]
+    ) -> None:
+        """batch, inputs: those of the run, of which it has copies."""
+        own = self.batch = RaggedBatch(
             batch.token_ids.copy(),
             batch.positions.copy(),
             batch.query_start.copy(),
@@ -181,41 +183,33 @@ class Recording:
             batch.logit_rows.copy(),
         )
         self.inputs = tuple(each.copy() for each in inputs)
-        self.outputs: Sequence[F32] = ()
-        self._tape = _native.Tape()
-        self._notes: Notes | None = None
-
-    def note(self, native: _native.Backend, arena: Arena) -> Notes:
-        """Begin to note what `native` is called for."""
-        batch = self.batch
-        own = (batch.token_ids, batch.positions, batch.query_start, batch.logit_rows, *self.inputs)
-        self._notes = Notes(native, arena, own)
-        native.note_on(self._tape)
-        return self._notes
+        arrays = (own.token_ids, own.positions, own.query_start, own.logit_rows, *self.inputs)
+        self.tape = _native.Tape()
+        self.notes = Notes(native, arena, arrays)
+        self._arena = arena
+        self._outputs: Sequence[F32] = ()
 
     def bind(self, batch: RaggedBatch, kv: KVCacheArrays) -> _native.BoundBatch:
         """The batch of the run, for the operations that are noted."""
-        notes = self._notes
-        if notes is None or batch is not self.batch or notes.bound is not None:
+        if batch is not self.batch or self.notes.bound is not None:
             raise NotRecordableError("a batch was made on the way")
-        notes.bound = _native.BoundBatch(
+        bound = _native.BoundBatch(
             kv.arrays, batch.positions, batch.query_start, batch.block_tables
         )
-        notes.kept += [notes.bound, kv.arrays]
-        return notes.bound
+        self.notes.bound = bound
+        self.notes.kept += [bound, kv.arrays]
+        return bound
 
-    def end(self, outputs: Sequence[F32], arena: Arena) -> None:
+    def end(self, outputs: Sequence[F32]) -> None:
         """The run has given these. Raises NotRecordableError where it cannot be repeated."""
-        notes = self._notes
-        if notes is None or not all(arena.owns(each) for each in outputs):
+        if not all(map(self._arena.owns, outputs)):
             raise NotRecordableError("a result was made on the way")
-        notes.check()
-        self.outputs = outputs
+        self.notes.check()
+        self._outputs = outputs
 
     def repeat(self, batch: RaggedBatch, inputs: Sequence[F32]) -> Sequence[F32]:
         """What the run gives for another batch of the same shapes, query_start and logit_rows; it
         is right until the next repetition of any. ValueError as of the operations."""
-        notes = self._notes
         own = self.batch
         if batch.num_tokens != own.num_tokens or len(inputs) != len(self.inputs):
             raise ValueError(
@@ -226,10 +220,10 @@ class Recording:
         np.copyto(own.positions, batch.positions)
         for to, values in zip(self.inputs, inputs, strict=True):
             np.copyto(to, values)
-        if notes is not None and notes.bound is not None:
-            notes.bound.refill(batch.positions, batch.query_start, batch.block_tables)
-        self._tape.run()
-        return self.outputs
+        if self.notes.bound is not None:
+            self.notes.bound.refill(batch.positions, batch.query_start, batch.block_tables)
+        self.tape.run()
+        return self._outputs
 
 
 def of_this_thread(own: Empty, others: Empty) -> Empty:

@@ -8,8 +8,8 @@ copied there. What is computed is what docs/kernels.md defines, with rounding of
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from headrace.ops.interface import (
     LinearWeight,
     Norm,
     RopeTable,
+    Run,
 )
 from headrace.ops.kv import (
     AttentionShape,
@@ -121,25 +122,30 @@ class TorchOps(TorchWeights):
         self._step = prepared
         return prepared
 
-    def record(
-        self, compute: Callable[[RaggedBatch], F32], batch: RaggedBatch
-    ) -> RecordedStep | None:
+    @property
+    def recording(self) -> Literal["none", "sizes"]:
+        return "sizes" if self.records or self.device.type == "cuda" else "none"
+
+    def record_run(
+        self, run: Run, batch: RaggedBatch, inputs: Sequence[F32] = ()
+    ) -> tuple[Sequence[F32], RecordedStep | None]:
+        if self.recording == "none" or inputs:
+            return run(batch, inputs), None
         on_cuda = self.device.type == "cuda"
-        if not (on_cuda or self.records):
-            return None
         prepared = self._recorded = DeviceBatch.of(batch, self.device)
+        outputs: Sequence[F32] = ()
         try:
-            compute(batch)  # kernels are compiled, and the layout of the batch is made
+            outputs = run(batch, ())  # kernels are compiled, and the layout of the batch is made
             prepared.begin_again()
             if on_cuda and self._graph_pool is None:
                 self._graph_pool = torch.cuda.graph_pool_handle()
             tape: Tape = CudaTape(self._graph_pool) if on_cuda else HostTape()
-            return RecordedStep(prepared, tape, tape.record(lambda: compute(batch)))
+            return outputs, RecordedStep(prepared, tape, tape.record(lambda: run(batch, ())))
         except RuntimeError as error:  # NotRecordableError, or what CUDA says of it
             if self.fault_of(error) is not None:
                 raise
             logger.warning("steps are not recorded: %s", next(iter(str(error).splitlines()), ""))
-            return None
+            return outputs or run(batch, ()), None
         finally:
             self._recorded = None
 

@@ -11,7 +11,7 @@ the same tensors. It is what tests prove the rest with, and saves no time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -25,11 +25,15 @@ class NotRecordableError(RuntimeError):
     """A step depends on values of the host, or the host reads some of it on the way."""
 
 
+Steps = Callable[[], Sequence[torch.Tensor]]
+"""What is recorded, with its batch."""
+
+
 class Tape(Protocol):
     """A recorder of one run."""
 
-    def record(self, run: Callable[[], torch.Tensor]) -> torch.Tensor:
-        """Run and record; the result is where every repetition leaves its own."""
+    def record(self, run: Steps) -> Sequence[torch.Tensor]:
+        """Run and record; the results are where every repetition leaves its own."""
 
     def repeat(self) -> None:
         """Compute it again, from what lies in the same tensors now."""
@@ -42,7 +46,7 @@ class CudaTape:
         self._graph = torch.cuda.CUDAGraph()
         self._pool = pool
 
-    def record(self, run: Callable[[], torch.Tensor]) -> torch.Tensor:
+    def record(self, run: Steps) -> Sequence[torch.Tensor]:
         torch.cuda.synchronize()
         with torch.cuda.graph(self._graph, pool=self._pool):
             return run()
@@ -57,7 +61,7 @@ class HostTape:
     def __init__(self) -> None:
         self._notes: list[tuple[Any, Any, Any, list[torch.Tensor]]] = []
 
-    def record(self, run: Callable[[], torch.Tensor]) -> torch.Tensor:
+    def record(self, run: Steps) -> Sequence[torch.Tensor]:
         with _Noting(self._notes):
             return run()
 
@@ -101,14 +105,19 @@ def _tensors(result: Any) -> list[torch.Tensor]:
 class RecordedStep:
     """A step of fixed shapes, which its batch's buffer tells from another."""
 
-    def __init__(self, batch: DeviceBatch, tape: Tape, result: torch.Tensor) -> None:
+    def __init__(self, batch: DeviceBatch, tape: Tape, results: Sequence[torch.Tensor]) -> None:
         self._batch = batch
         self._tape = tape
-        self._result = result
+        self._results = results
 
-    def repeat(self, batch: RaggedBatch) -> torch.Tensor:
-        """The result for another batch of the same shapes; it is right until the next repetition.
-        The batch's values are taken at their word. Raises ValueError for other shapes."""
+    def repeat(
+        self, batch: RaggedBatch, inputs: Sequence[torch.Tensor] = ()
+    ) -> Sequence[torch.Tensor]:
+        """The results for another batch of the same shapes; they are right until the next
+        repetition. The batch's values are taken at their word. inputs: none, as when it was
+        recorded. Raises ValueError for other shapes."""
+        if inputs:
+            raise ValueError(f"{len(inputs)} inputs of a step that has none but its batch")
         self._batch.refill(batch)
         self._tape.repeat()
-        return self._result
+        return self._results
