@@ -16,7 +16,7 @@ from headrace.engine.drafts.proposer import NO_DRAFTS, Drafter, Proposal
 from headrace.engine.drafts.source import Guess
 from headrace.engine.drafts.speculation import Speculation
 from headrace.engine.drafts.speculative_config import read_speculative_config, speculation_of
-from headrace.engine.drafts.step_costs import StepCosts
+from headrace.engine.drafts.step_costs import FIRST_PLAIN_STEPS, StepCosts
 from headrace.engine.load import load_engine
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
@@ -187,6 +187,21 @@ def test_it_is_never_below_off_and_near_the_best_fixed_choice(
     adaptive = replayed(curve, source, batch, steps, None)
     assert adaptive > 0.97 * off
     assert adaptive > 0.89 * best
+
+
+def test_the_first_slow_steps_are_no_measure_of_those_without_drafts() -> None:
+    """Three steps that take half as long again, as an engine's first ones do; drafts come later."""
+    speculation = Speculation([Drawn(1.0, 4)], most_drafts=4)
+    request = request_of([1, 2, 3])
+    for step in range(FIRST_PLAIN_STEPS):
+        speculation.begin_step([(request, 4)], 1)
+        assert not speculation.drafts(request, 4)
+        speculation.note(request, len(request.token_ids), [1])
+        request.token_ids.append(1)
+        speculation.note_step(1, 1, 1.5 if step < 3 else 1.0)
+    assert speculation.costs.plain_seconds(1) < 1.1
+    speculation.begin_step([(request, 4)], 1)
+    assert speculation.drafts(request, 4)
 
 
 def test_a_disturbed_step_does_not_make_its_size_too_expensive_for_ever() -> None:

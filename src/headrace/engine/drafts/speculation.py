@@ -27,15 +27,11 @@ from headrace.engine.drafts.gain_account import GainAccount
 from headrace.engine.drafts.passes.draft_chain import DraftChain
 from headrace.engine.drafts.passes.draft_policy import DraftPolicy, DraftRoom
 from headrace.engine.drafts.source import DraftSource, Guess
-from headrace.engine.drafts.step_costs import StepCosts
+from headrace.engine.drafts.step_costs import FIRST_PLAIN_STEPS, StepCosts
 from headrace.engine.request import Request
 
 LEAST_GAIN = 1.02
 """What is gained by less is within the error of both estimates."""
-FIRST_PLAIN_STEPS = 8
-"""Steps of an engine without drafts, with which others are compared. The first take longer than
-later ones, of which few more are seen while drafts are made: behind three a draft model that lost a
-third was taken for a gain, for a thousand tokens."""
 MOST_IDLE_TOKENS = 4
 """Tokens for which a request whose guesses were of no use is left alone, at most; of more requests
 that decode together as many as there are, so that a step looks up one guess in vain."""

@@ -55,6 +55,10 @@ _KEPT_WEIGHTS = (0.0, 0.0, 0.5, 1.5)
 and again. One step alone may have been disturbed."""
 _LEAST_COST = 0.05
 """Of any step, beside one of a token: where both terms are guessed their sum may be below 0."""
+FIRST_PLAIN_STEPS = 8
+"""Steps of an engine without drafts, with which others are compared. The first take longer than
+later ones, of which few more are seen while drafts are made: behind three a draft model that lost a
+third was taken for a gain, for a thousand tokens."""
 FEW_PLAIN_STEPS = 2
 """Of a number of requests, by which it is known: one alone may have been disturbed."""
 REDRAW_WEIGHT = 4.0

@@ -6,6 +6,7 @@ import logging
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -322,6 +323,28 @@ def test_memory_that_is_short_when_it_is_tried_is_refused_with_what_helps() -> N
     said = "no memory left for a token of the draft model: lower --gpu-memory-utilization"
     with pytest.raises(ConfigError, match=said):
         core.warm_up()
+
+
+def test_a_warm_up_takes_the_median_of_its_warm_passes() -> None:
+    """The first are cold, and others are disturbed by what else the machine does."""
+    taken_s = [
+        0.009,
+        0.007,
+        0.008,
+        *[0.001, 0.004, 0.001, 0.001, 0.005, 0.001, 0.006, 0.001, 0.001],
+    ]
+    stamps = accumulate(each for taken in taken_s for each in (0.0, taken))
+    draft = make_draft(MockModel(), clock=lambda: next(stamps))
+    drafting(draft).warm_up()
+    (found,) = draft.passes
+    assert found.num_tokens == 1 and found.seconds == pytest.approx(0.001)
+
+
+def test_a_warm_up_of_a_large_draft_does_not_take_long() -> None:
+    stamps = accumulate(each for _ in range(12) for each in (0.0, 0.1))
+    draft = make_draft(MockModel(), clock=lambda: next(stamps))
+    drafting(draft).warm_up()
+    assert next(stamps) == pytest.approx(0.4), "three cold passes and one"
 
 
 def test_a_pool_that_is_too_small_gives_drafts_to_some() -> None:

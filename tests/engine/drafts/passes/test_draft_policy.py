@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import pytest
 
@@ -373,6 +374,23 @@ def test_costs_of_passes_are_a_line_between_those_that_were_seen() -> None:
     costs.note(128, 500.0)
     assert 5.0 < costs.seconds(128) < 6.5
     assert costs.seconds(66) == pytest.approx((1.18 + costs.seconds(128)) / 2)
+
+
+def test_a_pass_that_was_recorded_teaches_nothing() -> None:
+    class Recorded(Machine):
+        """A draft whose next passes are recorded, which takes ten times as long."""
+
+        def guess(self, *args: Any, **named: Any) -> dict[Request, list[int]]:
+            found = super().guess(*args, **named)
+            self.passes = [Pass(each.num_tokens, 10 * each.seconds, False) for each in self.passes]
+            return found
+
+    machine = Recorded(1.0, target=1.0, row=0.01, draft=0.05)
+    policy = DraftPolicy(machine, StepCosts(), most=3, adaptive=False)
+    request = request_of("r")
+    policy.guess(1, [DraftRoom(request, 3)], 3)
+    assert policy.seconds > 1.0, "it is booked all the same"
+    assert policy._passes.seconds(1) == pytest.approx(0.05)
 
 
 def test_the_first_pass_may_read_a_prompt() -> None:

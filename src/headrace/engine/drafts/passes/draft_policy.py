@@ -41,7 +41,7 @@ from headrace.engine.drafts.passes.draft_generator import (
 from headrace.engine.drafts.passes.pass_costs import PassCosts
 from headrace.engine.drafts.passes.reading import Reading
 from headrace.engine.drafts.passes.tries import AT_ONCE, TRY_READS, Tries
-from headrace.engine.drafts.step_costs import StepCosts
+from headrace.engine.drafts.step_costs import FIRST_PLAIN_STEPS, StepCosts
 from headrace.engine.request import Request
 
 LEAST_GAIN = 1.03
@@ -50,8 +50,6 @@ FEW_TOKENS = 16
 """Of a request, that came in the last steps: the draft computes so many whatever others need."""
 EXPECTED_TOKENS = 128
 """Of a request that is still to come, at most: answers end before max_tokens."""
-FIRST_PLAIN_STEPS = 8
-"""Steps of an engine without drafts, with which others are compared."""
 
 MOST_REST_STEPS = 32
 """Steps for which nothing is looked for where nothing has paid, at most, each time for longer: to
