@@ -90,7 +90,7 @@ class Backend {
   void experts(const ExpertsArgs& args);  // experts.cpp
   void head_linear(const HeadsArgs& args);  // heads.cpp
   void kv_write(const KvWriteArgs& args);
-  void attention(const AttentionArgs& args);
+  void attention(const AttentionArgs& args);  // attention_items.cpp
   // Status of the first bad row (see sample.h) with its number in `row`, or 0.
   int32_t sample(const float* logits, int64_t stride, int64_t n, const std::vector<SampleRow>& rows,
                  int32_t* ids, int64_t* row);
@@ -124,6 +124,7 @@ class Backend {
   struct Pack {
     int64_t first, count, from;
   };
+  // attention_items.cpp: which tokens go together, and how their work is cut.
   void pack_runs(const AttentionArgs& args, int64_t tile);
   void cut_items(const AttentionArgs& args);
   int64_t latent_heads(const AttentionArgs& args, int64_t most_rows, int64_t tile, int64_t packs);

@@ -24,6 +24,7 @@ NOT_ON_TORCH = {
     "process/test_client.py": "messages; a process on torch is in test_torch_faults.py",
     "process/test_loading.py": "the same",
     "process/test_output_buffer.py": "the same",
+    "test_repeated_runs.py": "runs of the kernels; those of torch are in test_recorded_steps.py",
 }
 
 

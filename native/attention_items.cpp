@@ -1,0 +1,183 @@
+// Attention of a ragged batch: which tokens go together, and how their work is cut for the threads.
+//
+// An item is a pack of tokens and a kv head, whose K and V are read once for all of them, or a part of
+// what one sees, whose sums are joined with those of the others in ascending order. Rows are computed
+// apart, so that no cut changes a result.
+
+#include <algorithm>
+
+#include "backend.h"
+#include "session.h"
+
+namespace headrace {
+namespace {
+
+// Rows (tokens x heads of a group) of an attention item: 48 rows of q, sums and scores are about
+// 60 KiB at head_dim 128, and K and V are read once for all of them. Past head_dim 256 there are
+// fewer rows, so that scratch stays within a second-level cache.
+constexpr int64_t kAttentionRows = 48;
+constexpr int64_t kAttentionValues = kAttentionRows * 256;
+// Of latent layers more, for the values of each span are unpacked for the rows of an item.
+constexpr int64_t kLatentValues = 32 * 576;
+// Rows of an item that are worth unpacking values for, where threads would be idle otherwise.
+constexpr int64_t kLatentRows = 4;
+// Items of attention for each thread where all are alike: one that takes as long as more of them do is cut.
+constexpr int64_t kItemsPerThread = 4;
+// Rows of an item that is cut at most: a head's group or two of a token, or some drafts. With those of a
+// prompt there are items enough.
+constexpr int64_t kCutRows = 16;
+// Beyond any position.
+constexpr int64_t kAll = int64_t{1} << 62;
+
+// Products that an item takes, in those of a q head of a token with a position; its end is counted whole.
+int64_t attention_cost(const AttentionArgs& args, const AttentionItem& item) {
+  int64_t positions = 0;
+  for (int64_t i = 0; i < item.count; ++i) {
+    const AttentionRun& run = item.runs[i];
+    const int32_t* const at = args.batch.positions;
+    const int64_t first = std::max(item.begin, first_seen(args.sees, at[run.begin]));
+    const int64_t end = std::min<int64_t>(item.end, at[run.end - 1] + 1);
+    positions += (run.end - run.begin) * std::max<int64_t>(0, end - first);
+  }
+  return positions * (item.q_end - item.q_begin);
+}
+
+}  // namespace
+
+// Q heads that an item of a latent layer takes of a group, of `packs` for each kv head: all of them where
+// rows and threads allow, so that values are unpacked once. Rows are computed apart, so that no cut
+// changes a result.
+int64_t Backend::latent_heads(const AttentionArgs& args, int64_t most_rows, int64_t tile,
+                              int64_t packs) {
+  const int64_t items = packs * args.kv.heads;
+  if (items == 0) return args.group;
+  const int64_t threads = pool_.size(), of_rows = (args.group + most_rows - 1) / most_rows;
+  const int64_t of_threads =
+      std::min((threads + items - 1) / items, tile * args.group / kLatentRows);
+  const int64_t parts = std::min(args.group, std::max({int64_t{1}, of_rows, of_threads}));
+  return (args.group + parts - 1) / parts;
+}
+
+// Tokens that go together, at most `tile` of them: those of one request, or of several that share K and
+// V, as long as all threads have some.
+void Backend::pack_runs(const AttentionArgs& args, int64_t tile) {
+  const BatchView& batch = args.batch;
+  runs_.clear();
+  packs_.clear();
+  const auto tokens_of = [&](int64_t r) -> int64_t {
+    return batch.query_start[r + 1] - batch.query_start[r];
+  };
+  int64_t few = 0;
+  for (int64_t r = 0; r < batch.requests; ++r) {
+    if (batch.num_neighbours > 0 && tokens_of(r) <= tile) {
+      few += tokens_of(r);
+      continue;
+    }
+    for (int64_t at = batch.query_start[r]; at < batch.query_start[r + 1]; at += tile) {
+      packs_.push_back({static_cast<int64_t>(runs_.size()), 1, 0});
+      runs_.push_back({r, at, std::min<int64_t>(batch.query_start[r + 1], at + tile), 0});
+    }
+  }
+  const int64_t threads = pool_.size();
+  const int64_t most =
+      std::min(tile, std::max<int64_t>(1, (few * args.kv.heads + threads - 1) / threads));
+  // Tokens of the last pack, and what the next run shares with it.
+  int64_t tokens = 0, shared = 0;
+  for (int64_t i = 0; i < batch.num_neighbours; ++i) {
+    const Neighbour& next = batch.neighbours[i];
+    const int64_t count = tokens_of(next.request), begin = batch.query_start[next.request];
+    shared = std::min(shared, next.shared);
+    if (count > tile) continue;
+    const bool joins = shared > 0 && tokens + count <= most;
+    if (!joins) {
+      packs_.push_back({static_cast<int64_t>(runs_.size()), 0, 0});
+      tokens = 0;
+    }
+    tokens += count;
+    packs_.back().from = joins ? next.from : 0;
+    ++packs_.back().count;
+    runs_.push_back({next.request, begin, begin + count, joins ? shared : 0});
+    shared = kAll;
+  }
+}
+
+// Items that are more than a fair share of the work are cut into the parts of what they see: those of few
+// rows of one run, whose sums are little beside K and V.
+void Backend::cut_items(const AttentionArgs& args) {
+  whole_items_.clear();
+  const auto opening = [&](const AttentionItem& item) {
+    return first_seen(args.sees, args.batch.positions[item.runs->begin]) / kPart * kPart;
+  };
+  const auto last = [&](const AttentionItem& item) {
+    return int64_t{args.batch.positions[item.runs->end - 1]};
+  };
+  const auto rows = [](const AttentionItem& item) {
+    return (item.runs->end - item.runs->begin) * (item.q_end - item.q_begin);
+  };
+  const bool whole = pool_.size() == 1;
+  int64_t all = 0;
+  for (const AttentionItem& item : items_) all += attention_cost(args, item);
+  const int64_t share = all / (pool_.size() * kItemsPerThread);
+  const auto cut = std::stable_partition(items_.begin(), items_.end(), [&](const AttentionItem& item) {
+    return whole || item.count > 1 || rows(item) > kCutRows || attention_cost(args, item) <= share ||
+           last(item) < opening(item) + kPart;
+  });
+  whole_items_.assign(cut, items_.end());
+  items_.erase(cut, items_.end());
+  const int64_t each = kernels_.attention_sums_width(args.kv);
+  int64_t floats = 0;
+  for (AttentionItem& item : whole_items_) {
+    item.begin = opening(item);
+    floats += (last(item) / kPart + 1 - item.begin / kPart) * rows(item) * each;
+  }
+  float* sums = reinterpret_cast<float*>(part_sums_.at_least(floats * 4));
+  for (AttentionItem& item : whole_items_) {
+    item.sums = sums;
+    for (int64_t begin = item.begin; begin <= last(item); begin += kPart) {
+      AttentionItem part = item;
+      part.begin = begin;
+      part.end = begin + kPart;
+      part.sums = sums;
+      items_.push_back(part);
+      sums += rows(item) * each;
+    }
+  }
+}
+
+// Items are a pack of tokens and a kv head, or a part of one. The longest go first, so that no thread is
+// left alone with one at the end.
+void Backend::attention(const AttentionArgs& args) {
+  const Session session(pool_);
+  const KvLayer& kv = args.kv;
+  const int64_t widest = std::max(kv.head_dim, kv.value_dim);
+  const int64_t most_rows = std::max<int64_t>(
+      1, std::min(kAttentionRows, (kv.latent ? kLatentValues : kAttentionValues) / widest));
+  const int64_t tile = std::max<int64_t>(1, most_rows / args.group);
+  pack_runs(args, tile);
+  const int64_t heads =
+      kv.latent ? latent_heads(args, most_rows, tile, static_cast<int64_t>(packs_.size()))
+                : args.group;
+  items_.clear();
+  for (const Pack& pack : packs_) {
+    for (int64_t h = 0; h < kv.heads; ++h) {
+      for (int64_t q = 0; q < args.group; q += heads) {
+        items_.push_back({runs_.data() + pack.first, pack.count, pack.from, h, q,
+                          std::min(args.group, q + heads)});
+      }
+    }
+  }
+  cut_items(args);
+  std::stable_sort(items_.begin(), items_.end(), [&](const auto& a, const auto& b) {
+    return attention_cost(args, a) > attention_cost(args, b);
+  });
+  reserve_scratch(kernels_.attention_scratch_bytes(tile * heads, kv));
+  pool_.for_each(static_cast<int64_t>(items_.size()), [&](int64_t item, int thread) {
+    kernels_.attention(args, items_[static_cast<size_t>(item)], scratch(thread));
+  });
+  pool_.for_each(static_cast<int64_t>(whole_items_.size()), [&](int64_t item, int) {
+    const AttentionItem& whole = whole_items_[static_cast<size_t>(item)];
+    kernels_.join_parts(args, whole, whole.sums);
+  });
+}
+
+}  // namespace headrace
