@@ -40,6 +40,7 @@ from headrace.gateway.settings.read import read_text
 from headrace.gateway.settings.secret import Sources
 from headrace.gateway.telemetry.telemetry import Telemetry
 from headrace.gateway.ticking import tick
+from headrace.http.event_loop import run_in_loop
 from headrace.http.listen import listen, url_of
 from headrace.http.request_id import random_id
 from headrace.http.signals import signals
@@ -56,12 +57,9 @@ def run(path: Path, given: CliOverrides, *, as_json: bool = False) -> int:
     settings = settings_given(text, path, given)
     configure_logging(settings.log.level, settings.log.format, sys.stderr)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    import uvloop
-
     ledger = ledger_of(path, settings)
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(path, text, settings, given, as_json, ledger))
+        run_in_loop(_serve(path, text, settings, given, as_json, ledger))
     finally:
         if ledger is not None:
             ledger.close()

@@ -22,6 +22,7 @@ import msgspec
 from headrace.config.server_settings import ServerConfig
 from headrace.config.settings import EngineConfig
 from headrace.errors import HeadraceError
+from headrace.http.event_loop import run_in_loop
 from headrace.http.file_limit import raise_file_limit
 from headrace.http.listen import Listener
 from headrace.http.signals import signals
@@ -94,13 +95,9 @@ def _run(
     server_config = msgspec.structs.replace(server_config, max_connections=room)
     with Listener(server_config) as listener:
         warn_of_strangers(server_config)
-        import uvloop
-
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            serving = _serve(
-                engine_config, server_config, listener, tls, started_s, as_json, process
-            )
-            runner.run(serving)
+        run_in_loop(
+            _serve(engine_config, server_config, listener, tls, started_s, as_json, process)
+        )
 
 
 async def _serve(

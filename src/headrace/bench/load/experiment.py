@@ -5,7 +5,6 @@ Each run of several has prompts of its own, so that none finds those of another 
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-import uvloop
 
 from headrace.bench import journal
 from headrace.bench.client.endpoints import Endpoint, build_request
@@ -34,6 +32,7 @@ from headrace.bench.slo import Slo
 from headrace.bench.summary import Summary, summarize
 from headrace.bench.vllm_form import DEFAULT_FORM, VllmForm
 from headrace.bench.vllm_result import vllm_keys
+from headrace.http.event_loop import run_in_loop
 
 # Between the seeds of runs of one command; a prime, so that neighbouring seeds share no run.
 _SEED_STEP = 1_000_003
@@ -136,16 +135,15 @@ class Experiment:
             limits=self.limits,
             journal=None if kept is None else str(kept),
         )
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            measured = runner.run(
-                measure(
-                    job,
-                    about=about,
-                    view=self._view(options),
-                    processes=options.processes,
-                    metrics_path=self._metrics_path,
-                )
+        measured = run_in_loop(
+            measure(
+                job,
+                about=about,
+                view=self._view(options),
+                processes=options.processes,
+                metrics_path=self._metrics_path,
             )
+        )
         run = measured.run
         if self._count_outputs:
             records = counted(run.requests, self._tokenization, prompts=requests.exact)

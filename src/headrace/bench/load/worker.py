@@ -10,8 +10,6 @@ import signal
 import sys
 from typing import BinaryIO
 
-import uvloop
-
 from headrace.bench.load.client_run import ClientRun
 from headrace.bench.load.frames import (
     Finished,
@@ -25,6 +23,7 @@ from headrace.bench.load.frames import (
     send,
 )
 from headrace.errors import HeadraceError
+from headrace.http.event_loop import run_in_loop
 
 
 async def serve(reader: asyncio.StreamReader, output: BinaryIO) -> None:
@@ -80,8 +79,7 @@ def main() -> None:
     """Run to the end of the job."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_main())
+    run_in_loop(_main())
 
 
 if __name__ == "__main__":

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 from collections.abc import Callable
-
-import uvloop
 
 from headrace.bench.mock.endpoint import MockEndpoint
 from headrace.bench.mock.settings import MockSettings
 from headrace.bench.signals import stops_at_signal
+from headrace.http.event_loop import run_in_loop
 
 
 def run_mock(
@@ -20,8 +18,7 @@ def run_mock(
 
     announce: is given the URL once clients can connect. ConfigError where it cannot listen.
     """
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(MockEndpoint(settings, host=host, port=port), announce))
+    return run_in_loop(_serve(MockEndpoint(settings, host=host, port=port), announce))
 
 
 async def _serve(endpoint: MockEndpoint, announce: Callable[[str], None]) -> dict[str, int]:

@@ -12,6 +12,7 @@ import click
 
 from headrace.cli.bench.console import wide_console
 from headrace.cli.interrupt import INTERRUPTED
+from headrace.http.event_loop import run_in_loop
 
 if TYPE_CHECKING:
     from headrace.bench.providers.campaign import Campaign
@@ -114,9 +115,6 @@ def _measure(file: Path | None, given: dict[str, Any]) -> int:
 
 
 def _run(settings: ProvidersFile, file: Path, database: Path, given: dict[str, Any]) -> Campaign:
-    import asyncio
-
-    import uvloop
 
     from headrace.bench.load.tokenization import load_tokenization
     from headrace.bench.providers.campaign import Campaign
@@ -143,8 +141,7 @@ def _run(settings: ProvidersFile, file: Path, database: Path, given: dict[str, A
             local=_local,
             after_round=lambda: _refresh(database, given),
         )
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(campaign.run(once=given["once"]))
+        run_in_loop(campaign.run(once=given["once"]))
     finally:
         store.close()
     if not given["quiet"]:

@@ -44,6 +44,7 @@ from headrace.gateway.workers.link import Link
 from headrace.gateway.workers.linked_counters import LinkedCounters
 from headrace.gateway.workers.linked_ledger import LinkedLedger
 from headrace.gateway.workers.reloading import Reloading
+from headrace.http.event_loop import run_in_loop
 from headrace.http.signals import Signals
 from headrace.telemetry.logs import configure_logging
 
@@ -206,13 +207,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # The parent gets these signals too, and decides.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    import uvloop
-
     link_socket = socket.socket(fileno=parsed.link_fd)
     listen_socket = socket.socket(fileno=parsed.listen_fd)
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(work(link_socket, listen_socket))
+        run_in_loop(work(link_socket, listen_socket))
     except HeadraceError as error:
         print(f"a worker of the gateway could not start: {error}", file=sys.stderr)
         return 1
