@@ -68,16 +68,14 @@ class BoundBatch {
     fill(positions, query_start, block_tables);
   }
 
-  // Another batch in the place of this one, of as many tokens and requests. Where it is refused
-  // there is none.
+  // Another batch in the place of this one, of as many tokens. Where it is refused there is none.
   void refill(nanobind::handle positions, nanobind::handle query_start,
               const std::vector<nanobind::object>& block_tables) {
-    const int64_t tokens_before = tokens(), requests_before = requests();
+    const int64_t before = tokens();
     fill(positions, query_start, block_tables);
-    if (tokens() != tokens_before || requests() != requests_before) {
-      refuse("a batch of " + std::to_string(tokens()) + " tokens of " +
-             std::to_string(requests()) + " requests in the place of " +
-             std::to_string(tokens_before) + " of " + std::to_string(requests_before));
+    if (tokens() != before) {
+      refuse("a batch of " + std::to_string(tokens()) + " tokens in the place of " +
+             std::to_string(before));
     }
   }
 

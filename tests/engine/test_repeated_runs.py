@@ -38,8 +38,11 @@ def ragged(*counts: int) -> RaggedBatch:
 
 
 class Recording:
-    def __init__(self, run: Callable[..., Sequence[Array]]) -> None:
+    def __init__(
+        self, run: Callable[..., Sequence[Array]], *, depends_on_starts: bool = False
+    ) -> None:
         self._run = run
+        self.depends_on_starts = depends_on_starts
         self.count = 0
         self.error: Exception | None = None
 
@@ -55,15 +58,16 @@ class Ops(ReferenceOps):
 
     recording = "shapes"
 
-    def __init__(self, *, can: bool = True) -> None:
+    def __init__(self, *, can: bool = True, of_starts: bool = False) -> None:
         super().__init__()
         self._can = can
+        self._of_starts = of_starts
         self.made: list[Recording] = []
 
     def record_run(
         self, run: Callable[..., Sequence[Array]], batch: RaggedBatch, inputs: Any = ()
     ) -> tuple[Sequence[Array], Recording | None]:
-        self.made.append(Recording(run))
+        self.made.append(Recording(run, depends_on_starts=self._of_starts))
         return run(batch, inputs), self.made[-1] if self._can else None
 
 
@@ -85,8 +89,16 @@ def test_runs_of_one_request_are_recorded_at_once() -> None:
     assert [made.count for made in ops.made] == [2, 2, 0]
 
 
-def test_those_of_several_requests_with_drafts_when_they_have_come_again() -> None:
+def test_requests_are_one_run_however_their_tokens_are_divided() -> None:
     ops = Ops()
+    runs = RepeatedRuns(ops, lengths)
+    for counts in ((1, 1, 3), (3, 2), (5,), (1, 3, 1)):
+        runs(ragged(*counts))
+    assert [made.count for made in ops.made] == [3]
+
+
+def test_where_starts_matter_several_requests_with_drafts_when_they_have_come_again() -> None:
+    ops = Ops(of_starts=True)
     runs = RepeatedRuns(ops, lengths)
     for _ in range(2):
         runs(ragged(1, 1, 1))

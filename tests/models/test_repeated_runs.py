@@ -18,23 +18,28 @@ from tests.tiny_families import tiny_family_names
 MADE_ANEW = {"gemma4_text"}
 """Families with factors of rows that the host makes in each step."""
 LENGTHS = (70, 50)
-STEPS = 24
+COUNTS = ((1, 1), (2, 2), (3, 3), (1, 3), (3, 1), (4, 0), (0, 2), (2, 4), (1, 1))
+"""Tokens of each request in a step; those of no tokens are not in its batch."""
+NUM_SIZES = len({sum(counts) for counts in COUNTS})
+ROUNDS = 2
 
 
 def batch_of(
-    requests: Sequence[Sequence[int]], starts: Sequence[int], count: int, tables: Array
+    requests: Sequence[Sequence[int]],
+    starts: Sequence[int],
+    counts: Sequence[int],
+    tables: Sequence[Array],
 ) -> RaggedBatch:
-    """`count` tokens of each request from there on."""
-    query_start = np.arange(0, count * len(requests) + 1, count, dtype=np.int32)
-    ids = [ids[start : start + count] for ids, start in zip(requests, starts, strict=True)]
+    """Of each request so many tokens from there on."""
+    spans = [range(start, start + count) for start, count in zip(starts, counts, strict=True)]
+    present = [at for at, count in enumerate(counts) if count]
+    ids = [requests[at][position] for at in present for position in spans[at]]
     return RaggedBatch(
-        token_ids=np.array(ids, np.int32).ravel(),
-        positions=np.concatenate([np.arange(start, start + count) for start in starts]).astype(
-            np.int32
-        ),
-        query_start=query_start,
-        block_tables=tables,
-        logit_rows=np.arange(count * len(requests), dtype=np.int32),
+        token_ids=np.array(ids, np.int32),
+        positions=np.array([position for at in present for position in spans[at]], np.int32),
+        query_start=np.cumsum([0, *(counts[at] for at in present)]).astype(np.int32),
+        block_tables=tuple(table[present] for table in tables),
+        logit_rows=np.arange(len(ids), dtype=np.int32),
     )
 
 
@@ -48,17 +53,22 @@ def test_a_repeated_step_gives_the_bits_of_one_made_anew(family: Family, kernels
     kv = kernels.kv_cache(layout.spec(16, 20 * layout.num_tables, "f32", "f32"))
     tables = layout.tables(np.arange(1, 17, dtype=np.int32).reshape(2, 8))
     runs = RepeatedRuns(kernels, lambda batch, inputs, which: [model.forward(batch, kv)])
-    starts = [length - 2 * STEPS for length in LENGTHS]
-    for request, start in enumerate(starts):
-        alone = tuple(table[request : request + 1] for table in tables)
-        model.forward(batch_of(requests[request : request + 1], [0], start, alone), kv)
-    at = list(starts)
-    for step in range(STEPS):
-        count = 1 + step % 3
-        (logits,) = runs(batch_of(requests, at, count, tables))
-        for request, rows in enumerate(np.split(np.asarray(logits), 2)):
+    at = [
+        length - ROUNDS * sum(counts)
+        for length, counts in zip(LENGTHS, zip(*COUNTS, strict=True), strict=True)
+    ]
+    for request, start in enumerate(at):
+        counts = [0, 0]
+        counts[request] = start
+        model.forward(batch_of(requests, (0, 0), counts, tables), kv)
+    for counts in COUNTS * ROUNDS:
+        (logits,) = runs(batch_of(requests, at, counts, tables))
+        row = 0
+        for request, count in enumerate(counts):
             begin = at[request]
-            assert np.array_equal(rows, expected[request][begin : begin + count])
+            mine = np.asarray(logits)[row : row + count]
+            assert np.array_equal(mine, expected[request][begin : begin + count])
             at[request] += count
+            row += count
     recorded = [known for known in runs._known.values() if not isinstance(known, int | None)]
-    assert len(recorded) == (0 if family in MADE_ANEW else 3)
+    assert len(recorded) == (0 if family in MADE_ANEW else NUM_SIZES)

@@ -19,7 +19,7 @@ kilobyte for each layer."""
 MOST_SEEN = 256
 """Shapes that were met once and are remembered."""
 
-Shapes = tuple[int, bytes, bytes, tuple[tuple[int, ...], ...]]
+Shapes = tuple[int, int, int, bytes, tuple[tuple[int, ...], ...]]
 
 
 class RepeatedRuns:
@@ -27,7 +27,7 @@ class RepeatedRuns:
     next run of any such function of the backend, the others for good.
 
     To record a run takes two to three times as long as to compute it. So shapes that may never come
-    again, of prompts and of several requests with several tokens, are recorded when they do.
+    again, of prompts, are recorded when they do.
     """
 
     def __init__(
@@ -50,6 +50,8 @@ class RepeatedRuns:
         self._seen: set[Shapes] = set()
         self._refused: set[int] = set()
         """Which cannot be recorded: what they are made of is of the model, not of shapes."""
+        self._of_starts: set[int] = set()
+        """Which depend on where requests begin in a batch (RunRecording.depends_on_starts)."""
 
     def __call__(
         self, batch: RaggedBatch, inputs: Sequence[Array] = (), which: int = 0
@@ -58,15 +60,10 @@ class RepeatedRuns:
         self.was_recorded = False
         if not self._repeats or batch.num_tokens > MOST_TOKENS or which in self._refused:
             return self._run(batch, inputs, which)
-        shapes = (
-            which,
-            batch.query_start.tobytes(),
-            batch.logit_rows.tobytes(),
-            tuple(each.shape for each in inputs),
-        )
+        shapes = self._shapes(which, batch, inputs)
         recording = self._known.pop(shapes, None)
         if recording is None:
-            if not (_comes_again(batch) or self._was_seen(shapes)):
+            if not (self._comes_again(which, batch) or self._was_seen(shapes)):
                 return self._run(batch, inputs, which)
             return self._recorded(shapes, batch, inputs, which)
         try:
@@ -77,6 +74,21 @@ class RepeatedRuns:
             return self._run(batch, inputs, which)
         self._known[shapes] = recording
         return outputs
+
+    def _shapes(self, which: int, batch: RaggedBatch, inputs: Sequence[Array]) -> Shapes:
+        starts = b""
+        if which in self._of_starts:
+            starts = batch.query_start.tobytes() + batch.logit_rows.tobytes()
+        counts = batch.num_tokens, len(batch.logit_rows)
+        return (which, *counts, starts, tuple(array.shape for array in inputs))
+
+    def _comes_again(self, which: int, batch: RaggedBatch) -> bool:
+        """Whether there are few batches of such shapes: of tokens that have their logits each, and
+        where starts matter, of a token of each request or of one request."""
+        count = batch.num_tokens
+        if len(batch.logit_rows) != count:
+            return False
+        return which not in self._of_starts or batch.num_requests in {1, count}
 
     def _was_seen(self, shapes: Shapes) -> bool:
         if shapes in self._seen:
@@ -97,6 +109,9 @@ class RepeatedRuns:
         if recording is None:
             self._refused.add(which)
             return outputs
+        if recording.depends_on_starts and which not in self._of_starts:
+            self._of_starts.add(which)
+            shapes = self._shapes(which, batch, inputs)
         self._known[shapes] = recording
         if len(self._known) > MOST_RECORDINGS:
             del self._known[next(iter(self._known))]
@@ -104,11 +119,4 @@ class RepeatedRuns:
 
     def _given(self, outputs: Sequence[Array]) -> Sequence[Array]:
         first, *others = outputs
-        return [first, *(self._ops.stacked((each,)) for each in others)]
-
-
-def _comes_again(batch: RaggedBatch) -> bool:
-    """Whether there are few batches of such shapes: of a token of each request, or of one request,
-    each with its logits."""
-    count = batch.num_tokens
-    return batch.num_requests in {1, count} and len(batch.logit_rows) == count
+        return [first, *(self._ops.stacked((array,)) for array in others)]

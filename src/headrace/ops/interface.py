@@ -136,10 +136,15 @@ Run = Callable[[RaggedBatch, Sequence[Array]], Sequence[Array]]
 class RunRecording(Protocol):
     """A run that a backend can repeat with one call; see `Ops.record_run`."""
 
+    @property
+    def depends_on_starts(self) -> bool:
+        """Whether it repeats only batches whose query_start and logit_rows have the same values,
+        and not all that have as many tokens and logit rows."""
+
     def repeat(self, batch: RaggedBatch, inputs: Sequence[Array]) -> Sequence[Array]:
-        """What the run gives for another batch with the same query_start and logit_rows, block
-        tables of any width, and inputs of the same shapes. The arrays are the backend's, and right
-        until it repeats or records another run. ValueError as of the operations."""
+        """What the run gives for another such batch, with block tables of any width and inputs of
+        the same shapes. The arrays are the backend's, and right until it repeats or records another
+        run. ValueError as of the operations."""
 
 
 class Ops(ABC):

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.ops.cpu import CpuOps, _native
 from headrace.ops.cpu.recording import Arena
-from headrace.ops.interface import Norm
+from headrace.ops.interface import AttentionShape, Norm
 from headrace.ops.kv import KVCacheSpec, RaggedBatch
 from tests.ops.cpu.cases import matrix, normal
 
@@ -33,6 +33,18 @@ def batch(*token_ids: int, positions: Sequence[int] | None = None) -> RaggedBatc
     )
 
 
+def ragged(*requests: Sequence[int]) -> RaggedBatch:
+    """Requests with these tokens, each with a block of its own, and logits of every token."""
+    ids = [token for request in requests for token in request]
+    return RaggedBatch(
+        np.array(ids, np.int32),
+        np.array([at for request in requests for at in range(len(request))], np.int32),
+        np.cumsum([0, *map(len, requests)]).astype(np.int32),
+        (np.arange(1, len(requests) + 1, dtype=np.int32).reshape(-1, 1),),
+        np.arange(len(ids), dtype=np.int32),
+    )
+
+
 class Machine:
     """A backend and weights of a run over a KV cache."""
 
@@ -40,8 +52,9 @@ class Machine:
         self.ops = CpuOps(threads=2)
         self.table = self.ops.embedding_weight(matrix(1, 16, WIDTH))
         self.weight = self.ops.linear_weight([matrix(2, WIDTH, WIDTH)])
+        self.qkv = self.ops.linear_weight([matrix(4, 4 * 16, WIDTH)])
         self.norm = Norm(np.ones(WIDTH, np.float32), 1e-6)
-        self.kv = self.ops.kv_cache(KVCacheSpec.uniform(1, 1, 8, 16, 4, "f32", "f32"))
+        self.kv = self.ops.kv_cache(KVCacheSpec.uniform(1, 1, 16, 16, 4, "f32", "f32"))
 
     def run(self, of: RaggedBatch, inputs: Sequence[F32]) -> list[F32]:
         """Some of each kind: rows looked up, joined, multiplied, normed, taken."""
@@ -64,6 +77,31 @@ def test_a_repeated_run_gives_the_bits_of_one_made_anew() -> None:
         repeated = recording.repeat(batch(*ids), [values])
         for mine, expected in zip(repeated, machine.run(batch(*ids), [values]), strict=True):
             assert np.array_equal(mine, expected)
+
+
+def test_a_run_of_logit_rows_alone_is_repeated_for_other_requests() -> None:
+    """Attention has query_start of each batch; what takes rows reads them where they lie."""
+    machine = Machine()
+    shape = AttentionShape(2, 1, 16, scale=0.25)
+
+    def run(of: RaggedBatch, inputs: Sequence[F32]) -> list[F32]:
+        bound = machine.ops.bind(of, machine.kv)
+        qkv = machine.ops.linear(machine.ops.embedding(machine.table, of.token_ids), machine.qkv)
+        machine.ops.kv_write(qkv, shape, machine.kv, 0, bound)
+        y = machine.ops.paged_attention(qkv, shape, machine.kv, 0, bound)
+        return [machine.ops.take_rows(y, of.logit_rows)]
+
+    _, recording = machine.ops.record_run(run, ragged((1, 2, 3), (4,)))
+    assert recording is not None and not recording.depends_on_starts
+    for others in (ragged((4,), (3, 2, 1)), ragged((7, 8, 9, 1)), ragged((1,), (2, 5), (3,))):
+        (again,) = recording.repeat(others, [])
+        assert np.array_equal(again, run(others, [])[0])
+
+
+def test_a_run_of_rows_made_of_starts_depends_on_them() -> None:
+    machine = Machine()
+    _, recording = machine.ops.record_run(machine.run, batch(1, 2), [normal(3, 2, WIDTH)])
+    assert recording is not None and recording.depends_on_starts
 
 
 def test_what_is_handed_in_is_not_kept_in_place_of_a_copy() -> None:
@@ -189,7 +227,9 @@ def test_ids_and_batches_are_checked_in_each_repetition() -> None:
     assert recording is not None
     with pytest.raises(ValueError, match=r"token id 16 is not in \[0, 16\)"):
         recording.repeat(batch(1, 16), [normal(3, 2, WIDTH)])
-    with pytest.raises(ValueError, match="a run of 3 tokens and 1 inputs does not repeat one of 2"):
+    with pytest.raises(
+        ValueError, match=r"a run of \(3, 1, 1\) .* does not repeat one of \(2, 1, 1\)"
+    ):
         recording.repeat(batch(1, 2, 3), [normal(3, 2, WIDTH)])
 
 
@@ -198,7 +238,9 @@ def test_a_batch_is_refilled_with_one_of_its_size_alone() -> None:
     small, large = batch(1, 2), batch(1, 2, 3)
     bound = machine.ops._bound(small, machine.kv)
     bound.refill(small.positions + 3, small.query_start, small.block_tables)
-    with pytest.raises(ValueError, match="a batch of 3 tokens of 1 requests in the place of 2"):
+    two = ragged((1,), (2,))
+    bound.refill(two.positions, two.query_start, two.block_tables)
+    with pytest.raises(ValueError, match="a batch of 3 tokens in the place of 2"):
         bound.refill(large.positions, large.query_start, large.block_tables)
 
 

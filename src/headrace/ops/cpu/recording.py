@@ -9,12 +9,14 @@ What a run computes must depend on the values of its batch and its inputs alone,
 the recording's own arrays. An operation may read
 
     what another one of the run made            in the arena
-    token ids and positions of the batch        arrays of the recording, filled for each repetition
+    token ids, positions, logit rows            arrays of the recording, filled for each repetition
     the inputs                                  likewise
     what outlives the run                       weights, tables of rotations
     rows that `take_rows` takes                 by contract of query_start and logit_rows alone
 
-and a run that hands anything else to one, which was then made beside them, is not recorded.
+and a run that hands anything else to one, which was then made beside them, is not recorded. Where
+rows that are taken are not the logit rows themselves but made of those or of query_start, the run
+is repeated for the same values of both alone. Attention is given query_start with each batch.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ _NOTED = frozenset({
     "kv_write", "linear", "norm", "norm_columns", "place", "rope", "route", "scale_rows", "softcap",
     "spread", "take_rows",
 })  # fmt: skip
+_OF_STARTS = {("take_rows", 1), ("attention", 7)}
+"""Operations and places of their arguments: rows, and masks, are made of where requests begin."""
 MOST_ROWS = 64
 """Of runs that are usually recorded (engine/repeated_runs.py)."""
 _STEP, _STAGGER = 5 * 64, 4096
@@ -122,6 +126,8 @@ class Notes:
         self._readers: list[str] = []
         """What reads each of these."""
         self.bound: _native.BoundBatch | None = None
+        self.depends_on_starts = False
+        """As of RunRecording."""
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._native, name)
@@ -147,10 +153,14 @@ class Notes:
         if self._arena.owns(arg):
             return
         self.kept.append(arg)
-        is_own = any(arg is each or arg.base is each for each in self._own)
-        if not is_own and not (name == "take_rows" and at == 1):
-            self._foreign.append(arg)
-            self._readers.append(name)
+        if any(arg is own or arg.base is own for own in self._own):
+            return
+        if (name, at) in _OF_STARTS:
+            self.depends_on_starts = True
+            if name == "take_rows":
+                return
+        self._foreign.append(arg)
+        self._readers.append(name)
 
     def check(self) -> None:
         """Raises NotRecordableError where an array that was read is gone with the run: it was made
@@ -183,7 +193,8 @@ class Recording:
             batch.logit_rows.copy(),
         )
         self.inputs = tuple(each.copy() for each in inputs)
-        arrays = (own.token_ids, own.positions, own.query_start, own.logit_rows, *self.inputs)
+        # Without query_start, which has another length where there are other requests.
+        arrays = (own.token_ids, own.positions, own.logit_rows, *self.inputs)
         self.tape = _native.Tape()
         self.notes = Notes(native, arena, arrays)
         self._arena = arena
@@ -207,23 +218,33 @@ class Recording:
         self.notes.check()
         self._outputs = outputs
 
+    @property
+    def depends_on_starts(self) -> bool:
+        """As of RunRecording."""
+        return self.notes.depends_on_starts
+
     def repeat(self, batch: RaggedBatch, inputs: Sequence[F32]) -> Sequence[F32]:
-        """What the run gives for another batch of the same shapes, query_start and logit_rows; it
-        is right until the next repetition of any. ValueError as of the operations."""
+        """What the run gives for another batch of the same shapes; it is right until the next
+        repetition of any. ValueError as of the operations."""
         own = self.batch
-        if batch.num_tokens != own.num_tokens or len(inputs) != len(self.inputs):
+        if _sizes(batch, inputs) != _sizes(own, self.inputs):
             raise ValueError(
-                f"a run of {batch.num_tokens} tokens and {len(inputs)} inputs does not repeat one "
-                f"of {own.num_tokens} and {len(self.inputs)}"
+                f"a run of {_sizes(batch, inputs)} (tokens, logit rows, inputs) does not repeat "
+                f"one of {_sizes(own, self.inputs)}"
             )
         np.copyto(own.token_ids, batch.token_ids)
         np.copyto(own.positions, batch.positions)
+        np.copyto(own.logit_rows, batch.logit_rows)
         for to, values in zip(self.inputs, inputs, strict=True):
             np.copyto(to, values)
         if self.notes.bound is not None:
             self.notes.bound.refill(batch.positions, batch.query_start, batch.block_tables)
         self.tape.run()
         return self._outputs
+
+
+def _sizes(batch: RaggedBatch, inputs: Sequence[F32]) -> tuple[int, int, int]:
+    return batch.num_tokens, len(batch.logit_rows), len(inputs)
 
 
 def of_this_thread(own: Empty, others: Empty) -> Empty:

@@ -105,6 +105,9 @@ def _tensors(result: Any) -> list[torch.Tensor]:
 class RecordedStep:
     """A step of fixed shapes, which its batch's buffer tells from another."""
 
+    depends_on_starts = True
+    """As of RunRecording: a token of each request."""
+
     def __init__(self, batch: DeviceBatch, tape: Tape, results: Sequence[torch.Tensor]) -> None:
         self._batch = batch
         self._tape = tape
