@@ -33,6 +33,8 @@ from tests.tiny import EOS, IM_END, write_tiny_gguf, write_tiny_hf
 def test_a_file_becomes_an_engine_with_timed_phases(
     tmp_path: Path, write: object, backend: str
 ) -> None:
+    if backend == "torch":
+        pytest.importorskip("torch", reason="the torch backend needs PyTorch")
     path = write(tmp_path)  # type: ignore[operator]
     clock = Clock()
     progress: list[tuple[int, int]] = []
