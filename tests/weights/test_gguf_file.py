@@ -147,6 +147,7 @@ def test_string_arrays_behave_as_sequences(tmp_path: Path) -> None:
     lazy = metadata.typed("k").value
     assert [lazy[index] for index in range(-4, 4)] == words + words
     assert lazy[1:3] == words[1:3] and list(lazy) == words and len(lazy) == 4
+    assert lazy[::-1] == words[::-1] and lazy[3:0:-2] == words[3:0:-2]
     with pytest.raises(IndexError):
         lazy[4]
     assert metadata["k"] is metadata["k"]

@@ -107,8 +107,9 @@ class StringArray(Sequence[str]):
         if not starts:
             return []
         # One copy of the span, then slices of bytes: twice as fast as decoding out of the view.
-        base = starts[0]
-        span = bytes(self.data[base : max(base, ends[-1])])
+        # A slice with a negative step descends.
+        base = min(starts[0], starts[-1])
+        span = bytes(self.data[base : max(ends[0], ends[-1])])
         try:
             return [
                 span[start - base : end - base].decode()
