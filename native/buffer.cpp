@@ -1,8 +1,13 @@
 #include "buffer.h"
 
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <bit>
 #include <new>
+#include <tuple>
 #include <utility>
 
 namespace headrace {
@@ -13,7 +18,35 @@ constexpr int64_t kPage = 4096;
 // bandwidth to address translation.
 constexpr int64_t kHugePage = 2 << 20;
 
+// Bits of a mask, and one, which the system takes off.
+constexpr unsigned long kMaskBits = std::tuple_size_v<NodeMask> * 8 * sizeof(unsigned long) + 1;
+
+int count_of(const NodeMask& nodes) {
+  int count = 0;
+  for (const unsigned long word : nodes) count += std::popcount(word);
+  return count;
+}
+
 }  // namespace
+
+NodeMask spread_over(int policy, const NodeMask& allowed) {
+  return policy == MPOL_DEFAULT && count_of(allowed) > 1 ? allowed : NodeMask{};
+}
+
+NodeMask nodes_to_spread_over() {
+  int policy = MPOL_DEFAULT, ignored = 0;
+  NodeMask allowed{}, of_policy{};
+  if (syscall(SYS_get_mempolicy, &policy, of_policy.data(), kMaskBits, nullptr, 0) != 0 ||
+      syscall(SYS_get_mempolicy, &ignored, allowed.data(), kMaskBits, nullptr,
+              MPOL_F_MEMS_ALLOWED) != 0) {
+    return {};  // a system without nodes
+  }
+  return spread_over(policy, allowed);
+}
+
+bool interleave(void* at, int64_t bytes, const NodeMask& nodes) {
+  return syscall(SYS_mbind, at, bytes, MPOL_INTERLEAVE, nodes.data(), kMaskBits, 0) == 0;
+}
 
 // The mapping is only as long as asked (rounded to small pages), so that many medium tensors do not
 // each waste most of a huge page; only its start is aligned to one.
@@ -33,7 +66,10 @@ Buffer::Buffer(int64_t bytes) : bytes_(bytes) {
   if (huge) {
     const uintptr_t start = reinterpret_cast<uintptr_t>(data_);
     data_ += (kHugePage - start % kHugePage) % kHugePage;
-    madvise(data_, static_cast<size_t>(rounded), MADV_HUGEPAGE);  // a wish; refusal changes nothing
+    // Wishes; refusal changes nothing.
+    madvise(data_, static_cast<size_t>(rounded), MADV_HUGEPAGE);
+    const NodeMask nodes = nodes_to_spread_over();
+    if (count_of(nodes) > 0) interleave(mapping_, mapped_bytes_, nodes);
   }
 }
 

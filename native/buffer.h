@@ -1,10 +1,27 @@
-// Memory for weights, caches and scratch: zeroed, 64-byte aligned, in huge pages where it is large.
+// Memory for weights, caches and scratch: zeroed, 64-byte aligned, in huge pages where it is large, and
+// then spread over the nodes of the machine (NUMA).
 
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace headrace {
+
+// Nodes by bit, as the system has them: of 1,024, the most that Linux is built for.
+using NodeMask = std::array<unsigned long, 1024 / (8 * sizeof(unsigned long))>;
+
+// Nodes over which large memory is spread, page after page: those that this process may use. None where
+// it has one, or where whoever started it chose a policy (numactl), which then holds.
+NodeMask nodes_to_spread_over();
+
+// The same of what the system says: the policy of the process and the nodes it may use.
+NodeMask spread_over(int policy, const NodeMask& allowed);
+
+// Has the pages of [at, at + bytes), which nobody has touched, come from `nodes` in turns. Threads take
+// pieces of a product as they come free, so that no page belongs to one of them, and what all of them
+// read then comes from all memories at once. False where the system has no nodes; nothing is lost then.
+bool interleave(void* at, int64_t bytes, const NodeMask& nodes);
 
 class Buffer {
  public:

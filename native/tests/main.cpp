@@ -62,6 +62,7 @@ int main(int count, char** arguments) {
     tests::experts_suite(kernels, checks);
     tests::heads_suite(kernels, checks);
     tests::trial_suite(kernels, checks);
+    tests::buffer_suite(kernels, checks);
 #if defined(__x86_64__)
     // The level as it is on a processor without VBMI.
     if (std::strcmp(level.name, "avx512") == 0) tests::books_suite(avx512_kernels(), checks);

@@ -17,5 +17,6 @@ void sample_suite(const Kernels& kernels, Checks& checks);
 void experts_suite(const Kernels& kernels, Checks& checks);
 void heads_suite(const Kernels& kernels, Checks& checks);
 void trial_suite(const Kernels& kernels, Checks& checks);
+void buffer_suite(const Kernels& kernels, Checks& checks);
 
 }  // namespace headrace::tests

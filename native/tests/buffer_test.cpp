@@ -1,0 +1,63 @@
+// Large memory and the nodes it is spread over. No kernel has to do with it.
+
+#include <linux/mempolicy.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <string>
+
+#include "buffer.h"
+#include "suites.h"
+
+namespace headrace::tests {
+namespace {
+
+constexpr int64_t kBytes = 8 << 20;
+
+void check_choice(Checks& checks) {
+  const NodeMask none{};
+  NodeMask one{}, two{}, far{};
+  one[0] = 0b10;
+  two[0] = 0b101;
+  far[0] = 1;
+  far[15] = 1;
+  checks.that(spread_over(MPOL_DEFAULT, one) == none, "one node: nothing to spread over");
+  checks.that(spread_over(MPOL_DEFAULT, two) == two, "two nodes");
+  checks.that(spread_over(MPOL_DEFAULT, far) == far, "nodes 0 and 960");
+  for (const int policy : {MPOL_BIND, MPOL_PREFERRED, MPOL_INTERLEAVE}) {
+    checks.that(spread_over(policy, two) == none,
+                "policy " + std::to_string(policy) + " of the process holds");
+  }
+}
+
+// Over the one node that a machine surely has: the system takes the mask, and pages keep what they hold.
+void check_interleave(Checks& checks) {
+  void* at = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  NodeMask allowed{};
+  int policy = -1;
+  const unsigned long bits = 1025;
+  const long known = syscall(SYS_get_mempolicy, &policy, allowed.data(), bits, nullptr,
+                             MPOL_F_MEMS_ALLOWED);
+  if (at == MAP_FAILED || known != 0) return;  // a system without nodes
+  checks.that(interleave(at, kBytes, allowed), "memory is spread over the nodes of the process");
+  NodeMask of_memory{};
+  syscall(SYS_get_mempolicy, &policy, of_memory.data(), bits, at, MPOL_F_ADDR);
+  checks.that(policy == MPOL_INTERLEAVE && of_memory == allowed, "it has that policy");
+  auto* bytes = static_cast<uint8_t*>(at);
+  for (int64_t i = 0; i < kBytes; i += 4096) bytes[i] = static_cast<uint8_t>(i >> 12);
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < kBytes; i += 4096) wrong += bytes[i] != static_cast<uint8_t>(i >> 12);
+  checks.that(wrong == 0, "it holds what was written");
+  munmap(at, kBytes);
+}
+
+}  // namespace
+
+void buffer_suite(const Kernels&, Checks& checks) {
+  check_choice(checks);
+  check_interleave(checks);
+}
+
+}  // namespace headrace::tests
