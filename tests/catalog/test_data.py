@@ -29,7 +29,7 @@ REFERENCES = {
         "quantization": "quantization",
     },
 }  # fmt: skip
-TODAY = dt.date(2026, 11, 23)
+TODAY = dt.date(2026, 11, 30)
 
 
 @pytest.fixture(scope="module")

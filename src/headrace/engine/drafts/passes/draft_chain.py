@@ -2,9 +2,8 @@
 
 A draft is drawn as the target will draw at that place: with the request's parameters, its penalties
 and masks, and the random number of the position. So the draft is right where both draws agree, at
-any temperature; a draft that is the target itself is always right. That the number is one for both
-costs something against rejection sampling where temperatures are above 0, which accepts with the
-sum of min(p, q) over the tokens, the most that any joint draw of the two can have.
+any temperature; a draft that is the target itself is always right. What one number for both costs
+against rejection sampling is in docs/speculation.md.
 
 All requests that want drafts go together: a forward pass for each place, the first of which also
 computes what the draft has not seen of each, one or two tokens in the usual case. More than that,
@@ -12,8 +11,7 @@ a prompt, is computed in parts, CATCH_UP_TOKENS of all requests in a step, so th
 long for another's.
 
 Nothing that the draft does can spoil an answer: drafts are compared with what is drawn. A request
-for which it gives no distribution, or fails, gets no more drafts of it; one for which memory was
-short is drafted for again.
+for which it gives no distribution, or fails, gets no more drafts of it (pass_isolation.py).
 """
 
 from __future__ import annotations
