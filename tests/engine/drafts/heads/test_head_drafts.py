@@ -71,7 +71,7 @@ def test_a_head_that_knows_the_next_token_is_always_right() -> None:
     for _ in range(2):  # the second time, prefixes are cached
         check_same(run(core, submits), expected)  # type: ignore[arg-type]
     assert share_of(core) == 1
-    assert core.stats().spec_draft_failures == head.num_failed == 0
+    assert core.stats().spec_draft_failures == head.isolation.num_failed == 0
 
 
 def test_what_is_kept_for_the_next_step_is_of_the_token_before_it() -> None:
@@ -82,7 +82,7 @@ def test_what_is_kept_for_the_next_step_is_of_the_token_before_it() -> None:
     expected = alone(submits)
     for _ in range(2):
         check_same(run(core, submits), expected)  # type: ignore[arg-type]
-    assert core.stats().spec_draft_failures == head.num_failed == 0 < share_of(core)
+    assert core.stats().spec_draft_failures == head.isolation.num_failed == 0 < share_of(core)
     assert not head._kept and not head._carried
 
 
@@ -92,7 +92,7 @@ def test_a_head_that_is_wrong_changes_no_answer(wrong_every: int) -> None:
     head = make_head(MockHead(wrong_every))
     core = drafting(head)
     check_same(run(core, submits), alone(submits))  # type: ignore[arg-type]
-    assert share_of(core) < 1 and head.num_failed == 0
+    assert share_of(core) < 1 and head.isolation.num_failed == 0
 
 
 @pytest.mark.load
@@ -107,7 +107,7 @@ def test_no_answer_of_many_changes_where_blocks_are_short(windows: tuple[int, ..
     check_same(run(core, submits, each_step=8), alone(submits, windows=windows))  # type: ignore[arg-type]
     stats = core.stats()
     assert stats.num_preemptions > 0 < stats.prefix_hits_tokens
-    assert stats.spec_draft_tokens > 0 == head.num_failed
+    assert stats.spec_draft_tokens > 0 == head.isolation.num_failed
     assert head.cache.kv.num_owned == 0
     assert not head.features._held  # nothing is kept of requests that have ended
 
@@ -150,7 +150,7 @@ def test_a_prefix_whose_features_are_gone_is_begun_in_the_middle() -> None:
     drain(core)
     assert mock.batches[before].num_tokens < 20
     assert int(mock.batches[before].positions[0]) == 0
-    assert head.num_failed == 0 and mock.num_stood_in == 1
+    assert head.isolation.num_failed == 0 and mock.num_stood_in == 1
 
 
 def test_requests_that_want_none_leave_nothing() -> None:
@@ -253,7 +253,7 @@ def test_what_nobody_watches_is_not_computed_and_a_head_begins_where_it_is_watch
     start = len(request.token_ids) - num_before
     assert start <= READY_TOKENS + 5 and head.features.start(request) >= num_before - 2
     drain(core)
-    assert core.stats().spec_accepted_tokens > 0 == head.num_failed
+    assert core.stats().spec_accepted_tokens > 0 == head.isolation.num_failed
 
 
 def begun(core: EngineCore, submits: list[Submit]) -> list[Request]:
@@ -301,7 +301,7 @@ def test_rows_that_are_computed_again_read_what_was_there(at: int) -> None:
     head = make_head(MockHead(), ops=Failing(at))
     core = drafting(head)
     check_same(run(core, submits), alone(submits))  # type: ignore[arg-type]
-    assert head.num_failed == 1 and core.stats().spec_draft_failures == 0
+    assert head.isolation.num_failed == 1 and core.stats().spec_draft_failures == 0
     assert share_of(core) == 1
 
 
@@ -360,7 +360,7 @@ def test_a_block_is_drawn_from_place_by_place() -> None:
     check_same(run(core, submits[:4]), alone(submits[:4]))  # type: ignore[arg-type]
     assert share_of(core) == 1
     check_same(run(core, submits, each_step=2), alone(submits))  # type: ignore[arg-type]
-    assert core.stats().spec_draft_failures == head.num_failed == 0
+    assert core.stats().spec_draft_failures == head.isolation.num_failed == 0
     assert len(head.passes) == 1 and head.num_passes(4) == 1
 
 
@@ -401,5 +401,5 @@ def test_a_block_whose_sampler_fails_once_is_drawn_from_again(at: int) -> None:
     head = make_head(Block(), ops=Failing(at))
     core = drafting(head)
     check_same(run(core, submits), alone(submits))  # type: ignore[arg-type]
-    assert head.num_failed == 1 and core.stats().spec_draft_failures == 0
+    assert head.isolation.num_failed == 1 and core.stats().spec_draft_failures == 0
     assert share_of(core) == 1

@@ -138,7 +138,7 @@ class DraftChain(ABC, Generic[Maker]):
         self._clock = clock
         self.num_left_out = 0
         """Requests that it gave nothing usable for, since start."""
-        self._isolation = PassIsolation(ops)
+        self.isolation = PassIsolation(ops)
         self.passes: list[Pass] = []
         """Of the last call of `guess`; before the first, those of `warm_up`."""
 
@@ -225,7 +225,7 @@ class DraftChain(ABC, Generic[Maker]):
             twin.num_known = 1
             row = DraftRow(probe, twin, 1, 1)
             began_s = self._clock()
-            (drawn,) = self._isolation.run([row], self._together)
+            (drawn,) = self.isolation.run([row], self._together)
             if drawn is NOT_COMPUTED:
                 raise ConfigError(
                     f"--speculative-config: there is no memory left for a token of the {self.words}"
@@ -244,11 +244,6 @@ class DraftChain(ABC, Generic[Maker]):
                 f"--speculative-config: the {self.words} does not work{reason}; use another one, "
                 "or none"
             )
-
-    @property
-    def num_failed(self) -> int:
-        """Passes that raised."""
-        return self._isolation.num_failed
 
     @property
     def _ahead(self) -> int:
@@ -319,7 +314,7 @@ class DraftChain(ABC, Generic[Maker]):
     def _advance(self, rows: Sequence[DraftRow]) -> None:
         """Compute the next pass of these rows, and what each computes in the one after it."""
         began_s = self._clock()
-        draws = self._isolation.run(rows, self._together)
+        draws = self.isolation.run(rows, self._together)
         num_tokens = sum(row.count for row in rows)
         seconds = self._clock() - began_s
         if self.block_drafts and self.passes:
