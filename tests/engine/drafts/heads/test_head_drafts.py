@@ -20,6 +20,7 @@ from tests.engine.grammars.test_grammars import vocabulary
 from tests.engine.mock import (
     NUM_TOKENS,
     VOCAB,
+    Collected,
     MockHead,
     MockModel,
     MockOps,
@@ -39,7 +40,7 @@ def drafting(head: HeadDrafts, model: MockModel | None = None, **settings: objec
     )
 
 
-def alone(submits: list[Submit], **model: object) -> object:
+def alone(submits: list[Submit], **model: object) -> dict[str, Collected]:
     return run(
         make_core(MockModel(**model), vocabulary=vocabulary, speculative_config="none")  # type: ignore[arg-type]
         if model
@@ -91,7 +92,7 @@ def test_a_head_that_is_wrong_changes_no_answer(wrong_every: int) -> None:
     submits = requests(8, 5)
     head = make_head(MockHead(wrong_every))
     core = drafting(head)
-    check_same(run(core, submits), alone(submits))  # type: ignore[arg-type]
+    check_same(run(core, submits), alone(submits))
     assert share_of(core) < 1 and head.isolation.num_failed == 0
 
 
@@ -168,7 +169,7 @@ def test_a_head_that_gives_no_distribution_is_left_out(caplog: pytest.LogCapture
     head = make_head(MockHead(nan_on=11))
     core = drafting(head)
     with caplog.at_level(logging.WARNING):
-        check_same(run(core, submits), alone(submits))  # type: ignore[arg-type]
+        check_same(run(core, submits), alone(submits))
     assert core.stats().spec_draft_failures > 0
     assert "gets no more drafts" in caplog.text
 
@@ -300,7 +301,7 @@ def test_rows_that_are_computed_again_read_what_was_there(at: int) -> None:
     submits = [submit(str(name), prompt(9, name), max_tokens=20) for name in range(3)]
     head = make_head(MockHead(), ops=Failing(at))
     core = drafting(head)
-    check_same(run(core, submits), alone(submits))  # type: ignore[arg-type]
+    check_same(run(core, submits), alone(submits))
     assert head.isolation.num_failed == 1 and core.stats().spec_draft_failures == 0
     assert share_of(core) == 1
 
@@ -318,9 +319,24 @@ def test_a_place_where_it_knows_no_token_that_may_come_is_no_fault() -> None:
     submits = requests(10, 3)
     head = make_head(Narrow())
     core = drafting(head)
-    check_same(run(core, submits), alone(submits))  # type: ignore[arg-type]
+    check_same(run(core, submits), alone(submits))
     stats = core.stats()
     assert stats.spec_draft_failures == 0 < stats.spec_accepted_tokens < stats.spec_draft_tokens
+
+
+def test_a_request_that_allows_none_of_its_tokens_is_no_fault_and_a_nan_is() -> None:
+    odd = tuple(range(1, NUM_TOKENS, 2))
+    submits = [
+        submit("odd", prompt(9), max_tokens=20, allowed_token_ids=odd),
+        submit("some", prompt(9), max_tokens=20, allowed_token_ids=(2, 4, *odd)),
+    ]
+    expected = alone(submits)
+    core = drafting(make_head(Narrow()))
+    check_same(run(core, submits), expected)
+    assert core.stats().spec_draft_failures == 0 < core.stats().spec_draft_tokens
+    core = drafting(make_head(Narrow(nan_on=expected["some"].token_ids[0])))
+    check_same(run(core, submits), expected)
+    assert core.stats().spec_draft_failures == 1
 
 
 class Block(MockHead):
@@ -380,7 +396,7 @@ def test_a_block_ends_before_the_longest_text_does() -> None:
     mock = Short()
     core = drafting(make_head(mock))
     submits = [submit("a", prompt(20), max_tokens=100)]
-    check_same(run(core, submits), alone(submits))  # type: ignore[arg-type]
+    check_same(run(core, submits), alone(submits))
     assert share_of(core) == 1
     assert max(int(batch.positions.max()) for batch in mock.batches) > 50
 
@@ -390,7 +406,7 @@ def test_a_block_without_a_distribution_is_left_out(caplog: pytest.LogCaptureFix
     head = make_head(Block(nan_on=11))
     core = drafting(head)
     with caplog.at_level(logging.WARNING):
-        check_same(run(core, submits), alone(submits))  # type: ignore[arg-type]
+        check_same(run(core, submits), alone(submits))
     assert core.stats().spec_draft_failures > 0
     assert "gets no more drafts" in caplog.text
 
@@ -400,6 +416,6 @@ def test_a_block_whose_sampler_fails_once_is_drawn_from_again(at: int) -> None:
     submits = [submit(str(name), prompt(9, name), max_tokens=20 + name) for name in range(3)]
     head = make_head(Block(), ops=Failing(at))
     core = drafting(head)
-    check_same(run(core, submits), alone(submits))  # type: ignore[arg-type]
+    check_same(run(core, submits), alone(submits))
     assert head.isolation.num_failed == 1 and core.stats().spec_draft_failures == 0
     assert share_of(core) == 1

@@ -354,7 +354,8 @@ class DraftChain(ABC, Generic[Maker]):
         drawing = [index for index, row in enumerate(rows) if row.draws]
         for at, (index, place) in enumerate(zip(drawing, places, strict=True)):
             draw = next(drawn)
-            if not _is_closed(place.look) and not self._is_masked(logits, at, place, draw):
+            is_open = place.look is None or place.look.verdict == "open"
+            if is_open and not self._is_masked(logits, at, place, draw):
                 found[index] = draw
         self._ratings.note(
             logits, [rows[index] for index in drawing], [*map(found.__getitem__, drawing)]
@@ -363,11 +364,17 @@ class DraftChain(ABC, Generic[Maker]):
         return found
 
     def _is_masked(self, logits: Array, at: int, place: DrawPosition, draw: SampledToken) -> bool:
-        """Whether nothing was drawn because a grammar leaves none of the draft's own tokens, which
-        may be fewer than the target's: no fault of its."""
-        if draw.error is None or place.look is None or place.look.bits is None:
+        """Whether the request leaves none of the draft's own tokens, which may be fewer than the
+        target's: no fault of its."""
+        if draw.error is None:
             return False
         own = self._ops.take_rows(logits, np.array([at], np.int32))
+        allowed = place.request.params.allowed_token_ids
+        # Their mask is on the logits by now; what is NaN within it still is.
+        if allowed is not None and np.isneginf(self._ops.host(own)).all():
+            return True
+        if place.look is None or place.look.bits is None:
+            return False
         (free,) = self._sampler.sample(own, [place._replace(look=None)])
         return free.error is None
 
@@ -387,13 +394,5 @@ class DraftChain(ABC, Generic[Maker]):
             # The 1st, 2nd, 4th, 8th time: a draft that never works must not fill the disk.
             logger.warning(
                 "request %s gets no more drafts of the %s (%d requests so far): %s",
-                request.request_id,
-                self.words,
-                self.num_left_out,
-                reason,
-            )
-
-
-def _is_closed(look: Look | None) -> bool:
-    """Whether a grammar leaves nothing to draw."""
-    return look is not None and look.verdict != "open"
+                request.request_id, self.words, self.num_left_out, reason,
+            )  # fmt: skip
