@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from benchmarks.speculation.recording import Recording
 from headrace.engine.drafts.passes.draft_generator import (
     CATCH_UP_TOKENS,
+    FEW_TOKENS,
     Judge,
     JudgedDraft,
     Pass,
     RatedDraft,
 )
-from headrace.engine.drafts.passes.draft_policy import FEW_TOKENS
 from headrace.engine.drafts.source import MOST_MATCH, Guess
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request

@@ -114,6 +114,9 @@ class MockOps:
     def kv_populate(self, kv: KVCacheArrays, num_blocks: int, *, wait: bool = False) -> None:
         self.populated = max(self.populated, num_blocks)
 
+    def host(self, x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        return x
+
     def take_rows(self, x: npt.NDArray[np.float32], rows: npt.NDArray[np.int32]) -> object:
         return x[rows]
 

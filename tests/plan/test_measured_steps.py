@@ -132,6 +132,11 @@ def test_without_a_measurement_the_plan_says_so() -> None:
     assert found.speculation is not None
     assert found.speculation.step_cost.startswith("predicted")
     assert found.speculation.draft_cost == "takes no time"
+    # Nor does it say that places of drafts are free, as the roofline has it.
+    figures = {figure.id: figure for figure in found.quantities}
+    cost, gain = figures["speed.speculation.cost"], figures["speed.speculation"]
+    assert cost.band[0] <= cost.value and cost.band[1] >= cost.value + 4 * 0.12
+    assert gain.band[0] <= gain.value / 1.4
 
 
 def test_later_results_of_a_model_keep_what_drafts_cost() -> None:

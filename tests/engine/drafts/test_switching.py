@@ -180,7 +180,7 @@ def check_switching(
         check_same(run(busy, submits, each_step=max(4, count // 5)), expected)
         stats = busy.stats()
         assert stats.prefix_hits_tokens > 0 == stats.spec_draft_failures
-        assert chain is None or chain.num_failed == 0
+        assert chain is None or chain.isolation.num_failed == 0
         assert stats.spec_draft_tokens > 0
         assert stats.num_preemptions > 0 or count < 64 or budget > 64 or tables > 1
     # Where there is room, rows whose drafts came in part and whole.

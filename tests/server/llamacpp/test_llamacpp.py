@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
 import pytest
 
+from headrace.engine.messages import Output, Submit
 from headrace.protocol.sse import SSEReader
 from headrace.text import Tokenizer, load_tokenizer
 from headrace.weights.checkpoint import TokenizerData
@@ -155,6 +156,18 @@ def test_fields_of_the_reply_may_be_chosen(start: Start) -> None:
     fields = ["content", "generation_settings/n_predict", "prompt", "nothing/here"]
     told = complete(server, n_predict=3, response_fields=fields)
     assert told == {"content": "abc", "generation_settings/n_predict": 3, "prompt": "x"}
+
+
+def test_timings_have_the_drafts_and_a_request_can_do_without(start: Start) -> None:
+    async def reply(submit: Submit) -> AsyncIterator[Output]:
+        made = 5 if submit.params.speculation else 0
+        yield Output(submit.request_id, [65], draft_tokens=made, accepted_tokens=min(made, 2))
+        yield Output(submit.request_id, [66], finish_reason="length")
+
+    server = start(MockEngine(reply))
+    timings = complete(server)["timings"]
+    assert (timings["draft_n"], timings["draft_n_accepted"]) == (5, 2)
+    assert "draft_n" not in complete(server, speculation=False)["timings"]
 
 
 def test_timings_come_with_every_event_on_request(start: Start) -> None:

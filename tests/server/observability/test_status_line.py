@@ -27,7 +27,10 @@ class Clock:
 
 def test_rates_are_of_the_time_since_the_line_before() -> None:
     clock = Clock()
-    before = Stats(steps=5, prompt_tokens=1000, generation_tokens=50, busy_s=1.0)
+    before = Stats(
+        steps=5, prompt_tokens=1000, generation_tokens=50, busy_s=1.0, spec_draft_tokens=100,
+        spec_accepted_tokens=100,
+    )  # fmt: skip
     line = StatusLine(clock, before)
     clock.now += 10
     now = Stats(
@@ -40,12 +43,14 @@ def test_rates_are_of_the_time_since_the_line_before() -> None:
         generation_tokens=75,
         prefix_queries_tokens=400,
         prefix_hits_tokens=100,
+        spec_draft_tokens=140,
+        spec_accepted_tokens=125,
         moved_bytes=10**9,
         busy_s=5.0,
     )
     assert line.next(now, MEASURED, queued=3) == (
         "running 2, waiting 4, KV 25.0 %, prompt 40.0 tok/s, generation 2.5 tok/s, "
-        "prefix hits 25.0 %, MBU 25 %"
+        "prefix hits 25.0 %, drafts accepted 62.5 % of 40, MBU 25 %"
     )
     clock.now += 5
     later = msgspec.structs.replace(now, steps=10, generation_tokens=80)

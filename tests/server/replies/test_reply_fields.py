@@ -109,10 +109,26 @@ def test_metrics_of_each_choice(start: Start, path: str, body: Any, stream: bool
 
 
 @both
+@pytest.mark.parametrize("stream", [False, True])
+def test_usage_has_the_drafts_of_all_choices(
+    start: Start, path: str, body: Any, stream: bool
+) -> None:
+    server = start(MockEngine(measured))
+    asked = {**body, "n": 2, "stream": stream, "return_metrics": True}
+    if stream:
+        asked["stream_options"] = {"include_usage": True}
+    reply = server.post(path, asked)
+    usage = (events_of(reply)[-1] if stream else reply.json())["usage"]
+    assert usage["completion_tokens_details"] == {"draft_tokens": 10, "accepted_draft_tokens": 2}
+    assert usage["completion_tokens"] == 8
+
+
+@both
 def test_metrics_come_when_asked_for_and_not_otherwise(start: Start, path: str, body: Any) -> None:
     server = start(MockEngine(says("a")))
     for stream in (False, True):
-        assert "metrics" not in server.post(path, {**body, "stream": stream}).text
+        text = server.post(path, {**body, "stream": stream}).text
+        assert "metrics" not in text and "draft" not in text
 
 
 def test_metrics_of_a_request_that_said_nothing(start: Start) -> None:

@@ -25,7 +25,8 @@ from headrace.engine.drafts.acceptance import Acceptance, Shares
 from headrace.engine.drafts.gain_account import MOST as FULL
 from headrace.engine.drafts.gain_account import GainAccount
 from headrace.engine.drafts.passes.draft_chain import DraftChain
-from headrace.engine.drafts.passes.draft_policy import DraftPolicy, DraftRoom
+from headrace.engine.drafts.passes.draft_lengths import DraftRoom
+from headrace.engine.drafts.passes.draft_policy import DraftPolicy
 from headrace.engine.drafts.source import DraftSource, Guess
 from headrace.engine.drafts.step_costs import FIRST_PLAIN_STEPS, StepCosts
 from headrace.engine.request import Request

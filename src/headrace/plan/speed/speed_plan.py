@@ -16,6 +16,10 @@ from headrace.plan.speed.speed_figures import speed_figures
 from headrace.plan.speed.sweep_figures import limit_figures, point_figures, speculation_figures
 
 LARGEST_SWEPT_BATCH = 256
+MOST_OF_A_PLACE = 0.12
+"""Of a step on a CPU, what a further place in it took at most, of headrace-base and a 0.6B shape in
+five kinds of weights (benchmarks/README.md, what further rows of a step cost): unpacking weights
+and what lies between operations, which no roofline has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +75,8 @@ class Speculation:
     """Where the time of a step with drafts comes from."""
     draft_cost: str
     """The same of making drafts."""
+    most_unseen: float = 0.0
+    """Of a step, what the places of drafts may take beyond what is predicted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +209,7 @@ def speed_plan(
         points=tuple(points),
         most_batch=most,
         most_at_load=(most[half_way] if half_way in most else replica.most_batch(half_way)),
-        speculation=None if draft is None else _speculation(model, load, draft),
+        speculation=None if draft is None else _speculation(replica, load, draft),
         notes=notes,
     )
 
@@ -213,9 +219,8 @@ def _powers(batch: int) -> list[int]:
     return sorted(powers | {batch})
 
 
-def _speculation(model: SpeedModel, load: Load, draft: Draft) -> Speculation:
-    context = load.middle_context_tokens
-
+def _speculation(replica: Replica, load: Load, draft: Draft) -> Speculation:
+    model, context = replica.model, load.middle_context_tokens
     largest = max(LARGEST_SWEPT_BATCH, load.batch)
     paying = paying_batches(
         draft.acceptance,
@@ -225,6 +230,7 @@ def _speculation(model: SpeedModel, load: Load, draft: Draft) -> Speculation:
         lambda batch, _: draft.step_s(model, batch, context),
     )
     step_cost, draft_cost = _costs_of(model, load.batch, draft)
+    is_unseen = replica.place.kind == "cpu" and step_cost.startswith("predicted")
     return Speculation(
         draft=draft,
         at_batch=draft.speedup(model, load.batch, context),
@@ -232,6 +238,7 @@ def _speculation(model: SpeedModel, load: Load, draft: Draft) -> Speculation:
         largest_batch=largest,
         step_cost=step_cost,
         draft_cost=draft_cost,
+        most_unseen=MOST_OF_A_PLACE * draft.tokens if is_unseen else 0.0,
     )
 
 

@@ -103,6 +103,8 @@ def speculation_figures(
     error = 1 + (model.setup.efficiencies.rates_error if is_measured else 0.0)
     costs = [end.cost_ratio * off for end in ends for off in (1 / error, error)]
     gains = [end.speedup * off for end in ends for off in (1 / error, error)]
+    costs.append(at.cost_ratio + found.most_unseen)
+    gains.append(at.tokens_per_step / costs[-1])
     of_draft = Input("tokens of a draft", draft.tokens, "tokens", "--draft-tokens", "given")
     tokens = Quantity(
         "speed.speculation.tokens", "tokens of a step with drafts", at.tokens_per_step,

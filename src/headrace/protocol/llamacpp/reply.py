@@ -36,6 +36,12 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0.0
     predicted_per_token_ms: float = 0.0
     predicted_per_second: float = 0.0
+    draft_n: Annotated[
+        int | UnsetType, Meta(description="Tokens guessed by speculation, where there were any.")
+    ] = UNSET
+    draft_n_accepted: Annotated[int | UnsetType, Meta(description="Those of them that came.")] = (
+        UNSET
+    )
 
 
 class NativeEvent(msgspec.Struct, frozen=True, kw_only=True):

@@ -86,6 +86,13 @@ class NativeFields(msgspec.Struct, frozen=True, kw_only=True):
     ignore_eos: Annotated[
         bool, Meta(description="Go on after the model's own end-of-text tokens.")
     ] = False
+    speculation: Annotated[
+        bool,
+        Meta(
+            description="false: compute no guessed tokens ahead; the answer is the same in either "
+            "case. A field of headrace."
+        ),
+    ] = True
     logit_bias: Annotated[
         list[tuple[TokenId, float | bool]] | dict[str, float | bool],
         Meta(

@@ -211,7 +211,10 @@ class SamplingFields(StructuredFields, frozen=True, kw_only=True):
     ] = False
     return_metrics: Annotated[
         bool,
-        Meta(description="Add `metrics` to each choice, or to its last event: times and cache."),
+        Meta(
+            description="Add `metrics` to each choice, or to its last event: times, cache and "
+            "drafts; and what speculation guessed to `usage.completion_tokens_details`."
+        ),
     ] = False
 
     return_progress: Annotated[

@@ -199,6 +199,7 @@ def timings_of(
     prompt_ms = _MS_PER_S * ((metrics.prefill_s if metrics else None) or 0.0)
     predicted_ms = _MS_PER_S * ((metrics.decode_s if metrics else None) or 0.0)
     later = max(0, generated - 1)
+    drafted = metrics if metrics and metrics.draft_tokens else None
     return Timings(
         cache_n=cached_tokens,
         prompt_n=computed,
@@ -209,6 +210,8 @@ def timings_of(
         predicted_ms=predicted_ms,
         predicted_per_token_ms=predicted_ms / later if later else 0.0,
         predicted_per_second=_MS_PER_S * later / predicted_ms if predicted_ms else 0.0,
+        draft_n=drafted.draft_tokens if drafted else UNSET,
+        draft_n_accepted=drafted.accepted_draft_tokens if drafted else UNSET,
     )
 
 

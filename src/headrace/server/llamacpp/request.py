@@ -40,6 +40,7 @@ def completion_request(fields: NativeFields) -> CompletionRequest:
         seed=None if seed is None or seed < 0 else seed,
         stop=[text for text in _stops(fields) if text],
         ignore_eos=fields.ignore_eos,
+        speculation=fields.speculation,
         logit_bias=_biases(fields),
         grammar=fields.grammar or None,
         json_schema=fields.json_schema,

@@ -26,6 +26,8 @@ class Totals(NamedTuple):
     generation_tokens: int
     queries_tokens: int
     hits_tokens: int
+    draft_tokens: int
+    accepted_tokens: int
     moved_bytes: int
     busy_s: float
 
@@ -38,6 +40,8 @@ class Totals(NamedTuple):
             stats.generation_tokens,
             stats.prefix_queries_tokens,
             stats.prefix_hits_tokens,
+            stats.spec_draft_tokens,
+            stats.spec_accepted_tokens,
             stats.moved_bytes,
             stats.busy_s,
         )
@@ -87,6 +91,9 @@ def _line(stats: Stats, info: EngineInfo, waiting: int, done: Totals, passed_s: 
     ]
     if done.queries_tokens:
         parts.append(f"prefix hits {100 * done.hits_tokens / done.queries_tokens:.1f} %")
+    if done.draft_tokens:
+        accepted = 100 * done.accepted_tokens / done.draft_tokens
+        parts.append(f"drafts accepted {accepted:.1f} % of {done.draft_tokens}")
     if info.read_limit_bytes_per_s and done.busy_s > 0:
         mbu = done.moved_bytes / done.busy_s / info.read_limit_bytes_per_s
         parts.append(f"MBU {100 * mbu:.0f} %")

@@ -73,7 +73,7 @@ class ChatReply:
         self._prompt_ids = list(prompt_ids)
         self._tokenizer = tokenizer
         self._usage = usage
-        self._tally = Tally([len(prompt_ids)], request.n)
+        self._tally = Tally([len(prompt_ids)], request.n, counts_drafts=request.return_metrics)
         self._begun: set[int] = set()
         # An event in the middle of a choice then says nothing but text.
         self._text_only = not (request.logprobs or request.return_token_ids or usage.every)

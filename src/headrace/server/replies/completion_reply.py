@@ -64,7 +64,11 @@ class CompletionReply:
         self._tokenizer = tokenizer
         self._usage = usage
         self._per_prompt = request.candidates
-        self._tally = Tally([len(prompt.token_ids) for prompt in prompts], self._per_prompt)
+        self._tally = Tally(
+            [len(prompt.token_ids) for prompt in prompts],
+            self._per_prompt,
+            counts_drafts=request.return_metrics,
+        )
         self._begun: set[int] = set()
         # An event in the middle of a choice then says nothing but text.
         self._text_only = (

@@ -16,7 +16,7 @@ from headrace.engine.messages import Prefill, TokenLogprob
 from headrace.protocol import sse
 from headrace.protocol.openai.choice import PromptProgress
 from headrace.protocol.openai.sampling import SamplingFields
-from headrace.protocol.openai.usage import Usage, usage_of
+from headrace.protocol.openai.usage import DraftTokens, Usage, usage_of
 from headrace.server.api_error import ApiError
 from headrace.server.generation.pieces import LogprobOfPrompt, Piece
 
@@ -94,14 +94,19 @@ def progress_of(index: int, prompt_tokens: int, prefill: Prefill) -> PromptProgr
 class Tally:
     """Counts tokens over all choices of a reply; a prompt is counted once, whatever its choices."""
 
-    def __init__(self, prompt_tokens: Sequence[int], choices: int = 1) -> None:
-        """prompt_tokens: of each prompt. choices: per prompt, numbered through."""
+    def __init__(
+        self, prompt_tokens: Sequence[int], choices: int = 1, *, counts_drafts: bool = False
+    ) -> None:
+        """prompt_tokens: of each prompt. choices: per prompt, numbered through. counts_drafts:
+        whether the usage has what speculation guessed."""
         self.prompt_tokens = sum(prompt_tokens)
         self.completion_tokens = 0
         self.reasoning_tokens: int | None = None
         """Of the completion's; None where answers are not read for reasoning."""
         self._choices = choices
         self._cached: dict[int, int] = {}
+        self._drafts = DraftTokens() if counts_drafts else None
+        """Of the choices that have ended."""
 
     def add(self, index: int, piece: Piece) -> None:
         """Count a piece of choice `index`."""
@@ -109,6 +114,11 @@ class Tally:
         cached = piece.cached_tokens
         if (piece.token_ids or cached) and cached > self._cached.get(index, -1):
             self._cached[index] = cached
+        if self._drafts is not None and piece.metrics is not None:
+            made, accepted = self._drafts
+            self._drafts = DraftTokens(
+                made + piece.metrics.draft_tokens, accepted + piece.metrics.accepted_draft_tokens
+            )
 
     def usage(self) -> Usage:
         """The usage object so far."""
@@ -117,6 +127,7 @@ class Tally:
             self.completion_tokens,
             self._cached_tokens(),
             self.reasoning_tokens,
+            self._drafts,
         )
 
     def usage_of_event(self, events: UsageEvents) -> Usage | UnsetType | None:

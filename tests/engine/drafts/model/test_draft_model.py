@@ -256,7 +256,7 @@ def test_the_controller_goes_on_with_others_where_a_draft_has_no_distribution() 
     core._clock, draft._clock = slow, quick
     check_same(run(core, submits), expected)
     stats = core.stats()
-    assert draft.num_failed == 0 < stats.spec_draft_failures
+    assert draft.isolation.num_failed == 0 < stats.spec_draft_failures
     assert stats.spec_accepted_tokens > 0
 
 
@@ -278,7 +278,7 @@ def test_a_row_without_a_distribution_costs_the_others_no_pass(all_of_them: bool
         judge_by(draft, judge)
         core = drafting(draft)
         check_same(run(core, submits), alone(submits))
-        assert draft.num_failed == 0 < core.stats().spec_draft_failures
+        assert draft.isolation.num_failed == 0 < core.stats().spec_draft_failures
         forwards.append(model.steps)
     assert forwards[0] == forwards[1]
 

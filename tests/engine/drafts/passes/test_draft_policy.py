@@ -16,7 +16,8 @@ from headrace.engine.drafts.passes.draft_generator import (
     RatedDraft,
     Verdict,
 )
-from headrace.engine.drafts.passes.draft_policy import DraftPolicy, DraftRoom
+from headrace.engine.drafts.passes.draft_lengths import DraftRoom
+from headrace.engine.drafts.passes.draft_policy import DraftPolicy
 from headrace.engine.drafts.passes.pass_costs import PassCosts
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.params import SamplingParams
@@ -273,6 +274,7 @@ def judging(
 
     def judged(*probabilities: float, more: bool = True) -> list[Verdict]:
         judge = drafts._judge(batch, [(row, 2) for row in rows])  # of one step
+        assert judge is not None
         made = zip(rows, probabilities, strict=False)
         return [*judge([JudgedDraft(row, 0, each, more) for row, each in made])]
 

@@ -123,19 +123,26 @@ def _speculation(console: Console, found: SpeedPlan) -> None:
         if one.stops_at_batch > 1
         else "pays at no batch size"
     )
+    at = one.at_batch
+    low, high = next(o for o in found.quantities if o.id == "speed.speculation").band
+    band = "" if f"{low:.2f}" == f"{high:.2f}" else f" ({low:.2f} to {high:.2f})"
     console.print(
         f"speculation ({escape(visible(one.draft.name))}, {one.draft.tokens} drafted, acceptance "
-        f"{one.draft.acceptance:.3g}): {one.at_batch.speedup:.2f} x at batch "
-        f"{one.at_batch.batch:,}; {stops}",
+        f"{one.draft.acceptance:.3g}): {at.speedup:.2f} x{band} at batch {at.batch:,}; {stops}",
         highlight=False,
     )
-    at = one.at_batch
     console.print(
         f"  {at.tokens_per_step:.2f} tokens a step, which costs {at.cost_ratio:.2f} of one "
         f"without: {at.verify_ratio:.2f} the step itself ({one.step_cost}), {at.draft_tokens} x "
         f"{at.draft_ratio:.3f} making drafts ({one.draft_cost})",
         highlight=False,
     )
+    if one.most_unseen:
+        console.print(
+            f"  places of drafts may take up to {one.most_unseen:.2f} of a step beyond that on a "
+            "CPU: `headrace plan calibrate --measure MODEL` measures it",
+            highlight=False,
+        )
 
 
 def _shown(value: float, unit: str) -> str:

@@ -49,7 +49,7 @@ def in_few_bits(folder: HeadFolder, num_threads: int) -> HeadFolder:
 def check_finite(checkpoint: Checkpoint, num_threads: int) -> None:
     """Layers that stay as they are stored, held to what `in_few_bits` holds a head to. Raises
     CheckpointError naming a tensor whose values are not finite."""
-    stored = [each for each in checkpoint.tensors.values() if _has_many_bits(each.codec)]
+    stored = [tensor for tensor in checkpoint.tensors.values() if _has_many_bits(tensor.codec)]
     with ThreadPoolExecutor(num_threads) as pool:
         for tensor, finite in zip(stored, pool.map(_is_finite, stored), strict=True):
             if not finite:

@@ -15,7 +15,8 @@ from typing import Protocol
 import numpy as np
 
 from headrace.engine.drafts.passes.draft_cache import DraftCache
-from headrace.engine.drafts.passes.draft_chain import DraftChain, DraftMaker, DraftRow
+from headrace.engine.drafts.passes.draft_chain import DraftChain, DraftMaker
+from headrace.engine.drafts.passes.draft_row import DraftRow
 from headrace.engine.drafts.passes.features import Features
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.memory.kv_memory import CachePlan
@@ -126,7 +127,9 @@ class HeadDrafts(DraftChain[Head]):
         return min(super().num_at_hand(request), READY_TOKENS)
 
     def _make_cache(self, kv: KVCache) -> DraftCache:
-        return DraftCache(kv, self._params_of, skipped=1, readable_from=self._readable_from)
+        return DraftCache(
+            kv, self._shared_ids.params_of, skipped=1, readable_from=self._readable_from
+        )
 
     def _readable_from(self, request: Request) -> int:
         return self.features.start(request) + 1
@@ -175,8 +178,8 @@ class HeadDrafts(DraftChain[Head]):
         for at, row in enumerate(rows):
             if row.request not in self._carried and self.maker.num_kept:
                 taken = [
-                    self._ops.take_rows(each, np.array([at], np.int32))
-                    for each in self._following[: self.maker.num_kept]
+                    self._ops.take_rows(values, np.array([at], np.int32))
+                    for values in self._following[: self.maker.num_kept]
                 ]
                 self._kept[row.request] = row.twin.first + row.start + row.count, taken
             if row.draws:
@@ -186,15 +189,18 @@ class HeadDrafts(DraftChain[Head]):
         """What the last pass gave of these rows."""
         given = [self._carried[row.request] for row in rows]
         values, _, num_rows = given[0]
-        if all(each is values for each, _, _ in given):
+        if all(of_pass is values for of_pass, _, _ in given):
             order = [at for _, at, _ in given]
             if order == list(range(num_rows)):  # nothing has to be copied
                 return values
             rows_of = np.array(order, np.int32)
-            return tuple(self._ops.take_rows(each, rows_of) for each in values)
+            return tuple(self._ops.take_rows(array, rows_of) for array in values)
         return tuple(
             self._ops.stacked(
-                [self._ops.take_rows(each[at], np.array([row], np.int32)) for each, row, _ in given]
+                [
+                    self._ops.take_rows(of_pass[at], np.array([row], np.int32))
+                    for of_pass, row, _ in given
+                ]
             )
             for at in range(len(values))
         )
@@ -209,6 +215,6 @@ class HeadDrafts(DraftChain[Head]):
             entry, kept = self._kept.get(row.request, (-1, []))
             if entry != row.twin.first + row.start:
                 kept = [self._ops.take_rows(features, np.array([start], np.int32))] * len(parts)
-            for own, each in zip(parts, kept, strict=True):
-                own.append(each)
+            for own, array in zip(parts, kept, strict=True):
+                own.append(array)
         return [self._ops.stacked(own) for own in parts]

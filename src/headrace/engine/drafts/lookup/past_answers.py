@@ -141,7 +141,8 @@ class PastAnswers:
 
     def _part_for(self, salt: str, num_tokens: int) -> _Part:
         """The last part of a salt where there is room, or a new one; the room is taken."""
-        part = next((each for each in reversed(self._parts) if each.salt == salt), None)
+        of_salt = (part for part in reversed(self._parts) if part.salt == salt)
+        part = next(of_salt, None)
         if part is None or part.num_tokens + num_tokens > self._most_tokens // NUM_PARTS:
             part = _Part(salt)
             self._parts.append(part)

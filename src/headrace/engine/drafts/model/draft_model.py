@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.engine.drafts.passes.draft_chain import DraftChain, DraftRow
+from headrace.engine.drafts.passes.draft_chain import DraftChain
+from headrace.engine.drafts.passes.draft_row import DraftRow
 from headrace.engine.model import Model
 from headrace.ops.interface import Array
 from headrace.ops.kv import RaggedBatch

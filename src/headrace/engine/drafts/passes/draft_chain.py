@@ -2,9 +2,8 @@
 
 A draft is drawn as the target will draw at that place: with the request's parameters, its penalties
 and masks, and the random number of the position. So the draft is right where both draws agree, at
-any temperature; a draft that is the target itself is always right. That the number is one for both
-costs something against rejection sampling where temperatures are above 0, which accepts with the
-sum of min(p, q) over the tokens, the most that any joint draw of the two can have.
+any temperature; a draft that is the target itself is always right. What one number for both costs
+against rejection sampling is in docs/speculation.md.
 
 All requests that want drafts go together: a forward pass for each place, the first of which also
 computes what the draft has not seen of each, one or two tokens in the usual case. More than that,
@@ -12,34 +11,33 @@ a prompt, is computed in parts, CATCH_UP_TOKENS of all requests in a step, so th
 long for another's.
 
 Nothing that the draft does can spoil an answer: drafts are compared with what is drawn. A request
-for which it gives no distribution, or fails, gets no more drafts of it; one for which memory was
-short is drafted for again.
+for which it gives no distribution, or fails, gets no more drafts of it (pass_isolation.py).
 """
 
 from __future__ import annotations
 
 import logging
 import time
-import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from math import exp
 from statistics import median
 from typing import Generic, Protocol, TypeVar
 
-import msgspec
 import numpy as np
 
 from headrace.engine.drafts.passes.draft_cache import DraftCache, Twin
 from headrace.engine.drafts.passes.draft_generator import (
     CATCH_UP_TOKENS,
+    FEW_TOKENS,
     Judge,
-    JudgedDraft,
     Pass,
     RatedDraft,
 )
-from headrace.engine.drafts.passes.draft_policy import FEW_TOKENS
+from headrace.engine.drafts.passes.draft_ratings import DraftRatings
+from headrace.engine.drafts.passes.draft_row import DraftRow, batch_of
 from headrace.engine.drafts.passes.features import Features
+from headrace.engine.drafts.passes.pass_isolation import NOT_COMPUTED, PassIsolation
+from headrace.engine.drafts.passes.shared_ids import SharedIds
 from headrace.engine.grammars.constraint import Look
 from headrace.engine.kv.block_tables import BlockTables
 from headrace.engine.kv.copies import apart
@@ -66,9 +64,6 @@ WARM_UP_S = 0.05
 MAX_STEP_TOKENS = CATCH_UP_TOKENS + MOST_DRAFTS
 """Of a request, between two times that its blocks are covered."""
 
-NOT_COMPUTED = SampledToken()
-"""Of a row that memory was too short for: its request is drafted for again in the next step."""
-
 logger = logging.getLogger(__name__)
 
 
@@ -86,25 +81,6 @@ class DraftMaker(Protocol):
     @property
     def weight_bytes(self) -> int:
         """Bytes of its own weights."""
-
-
-class DraftRow:
-    """A request that is drafted for in a step."""
-
-    def __init__(self, request: Request, twin: Twin, count: int, most: int) -> None:
-        self.request = request
-        self.twin = twin
-        self.start = twin.num_written
-        """Of the tokens that the next pass computes."""
-        self.count = count
-        """How many these are."""
-        self.most = most
-        """Drafts wanted."""
-
-    @property
-    def draws(self) -> bool:
-        """Whether the pass computes all that there is, so that a draft follows."""
-        return self.start + self.count == len(self.twin.request.token_ids)
 
 
 Maker = TypeVar("Maker", bound=DraftMaker)
@@ -147,11 +123,9 @@ class DraftChain(ABC, Generic[Maker]):
         self._tables = BlockTables(plan.layout.groups)
         self._num_tokens = min(num_tokens, maker.vocab_size)
         self._sampler = Sampler(ops, self._num_tokens)
-        self._vocab_size = maker.vocab_size
-        self._mask_words = (maker.vocab_size + 31) // 32
         of_target = maker.vocab_size if vocab_size is None else vocab_size
-        self._narrow = maker.vocab_size < of_target
-        self._same_words = self._mask_words == (of_target + 31) // 32
+        self._shared_ids = SharedIds(maker.vocab_size, of_target)
+        self._ratings = DraftRatings(ops, self._num_tokens)
         kv = KVCache(
             plan.num_blocks,
             plan.block_size,
@@ -161,13 +135,10 @@ class DraftChain(ABC, Generic[Maker]):
         )
         self.cache = self._make_cache(kv)
         self._left_out: set[Request] = set()
-        self._judge: Judge | None = None
-        self._rated: dict[Request, list[RatedDraft]] = {}
         self._clock = clock
         self.num_left_out = 0
         """Requests that it gave nothing usable for, since start."""
-        self.num_failed = 0
-        """Passes that raised."""
+        self.isolation = PassIsolation(ops)
         self.passes: list[Pass] = []
         """Of the last call of `guess`; before the first, those of `warm_up`."""
 
@@ -184,8 +155,7 @@ class DraftChain(ABC, Generic[Maker]):
         no more than. latest: of a request that lacks more than that its last tokens are read alone,
         as of a text that begins there. judge: as of DraftGenerator."""
         self.passes = []
-        self._rated.clear()
-        self._judge = None if self.block_drafts else judge
+        self._ratings.begin(None if self.block_drafts else judge)
         rows = self._rows(wanted, CATCH_UP_TOKENS if most_read is None else most_read, latest)
         if not rows:
             return {}
@@ -200,7 +170,7 @@ class DraftChain(ABC, Generic[Maker]):
 
     def rated(self, request: Request) -> Sequence[RatedDraft]:
         """As of DraftGenerator."""
-        return self._rated.get(request, ())
+        return self._ratings.of(request)
 
     def watch(self, requests: Collection[Request] | None) -> None:
         """Have ready what drafts of these requests are made of, of all for None, from the next step
@@ -255,7 +225,7 @@ class DraftChain(ABC, Generic[Maker]):
             twin.num_known = 1
             row = DraftRow(probe, twin, 1, 1)
             began_s = self._clock()
-            (drawn,) = self._computed([row])
+            (drawn,) = self.isolation.run([row], self._together)
             if drawn is NOT_COMPUTED:
                 raise ConfigError(
                     f"--speculative-config: there is no memory left for a token of the {self.words}"
@@ -282,7 +252,7 @@ class DraftChain(ABC, Generic[Maker]):
 
     def _make_cache(self, kv: KVCache) -> DraftCache:
         """The twins of requests, over the pool."""
-        return DraftCache(kv, self._params_of)
+        return DraftCache(kv, self._shared_ids.params_of)
 
     @abstractmethod
     def _end(self, rows: Sequence[DraftRow]) -> None:
@@ -308,7 +278,7 @@ class DraftChain(ABC, Generic[Maker]):
         together = {request for request, _ in wanted}
         rows: list[DraftRow] = []
         # Those that have been read from come first: what others have in common with them is found.
-        for request, most in sorted(wanted, key=lambda each: each[0] not in self.cache):
+        for request, most in sorted(wanted, key=lambda pair: pair[0] not in self.cache):
             # The last draft is not computed, so that it may be at the end.
             most = min(most, MOST_DRAFTS, self._max_len + 1 - len(request.token_ids))
             if self.block_drafts:
@@ -318,6 +288,9 @@ class DraftChain(ABC, Generic[Maker]):
             if constraint is not None and (constraint.pace.is_slow or constraint.is_lent):
                 continue  # what it allows is found beside the steps
             if most < 1 or request in self._left_out or not self._reads(request):
+                continue
+            if not self._shared_ids.has_all_of(request):
+                self._left_out.add(request)
                 continue
             if not left and request not in self.cache:
                 continue
@@ -334,16 +307,14 @@ class DraftChain(ABC, Generic[Maker]):
         return rows
 
     def _reads(self, request: Request) -> bool:
-        """Whether the draft knows all ids of a request: the target's padding may be wider."""
-        if not self._narrow or max(request.token_ids, default=0) < self._vocab_size:
-            return True
-        self._left_out.add(request)
-        return False
+        """Whether drafts of a request can be made as far as it has come."""
+        del request
+        return True
 
     def _advance(self, rows: Sequence[DraftRow]) -> None:
         """Compute the next pass of these rows, and what each computes in the one after it."""
         began_s = self._clock()
-        draws = self._computed(rows)
+        draws = self.isolation.run(rows, self._together)
         num_tokens = sum(row.count for row in rows)
         seconds = self._clock() - began_s
         if self.block_drafts and self.passes:
@@ -369,44 +340,10 @@ class DraftChain(ABC, Generic[Maker]):
                 twin.request.token_ids.append(draft)
                 row.count = int(len(twin.drafts) < row.most)
                 drafted.append(row)
-        if self._judge is not None and drafted:
-            self._heed(drafted, self._judge)
-
-    def _heed(self, rows: Sequence[DraftRow], judge: Judge) -> None:
-        """Go on behind the last draft of each row, end there or before it."""
-        judged: list[JudgedDraft] = []
-        for row in rows:
-            place = len(row.twin.drafts) - 1
-            probability = self._rated[row.request][place].probability
-            judged.append(JudgedDraft(row.request, place, probability, row.count > 0))
-        for row, verdict in zip(rows, judge(judged), strict=True):
-            if verdict != "on":
-                row.count = 0
-            if verdict == "drop":
-                row.twin.request.token_ids.pop()
-
-    def _computed(self, rows: Sequence[DraftRow]) -> Sequence[SampledToken | None]:
-        """What is drawn behind each row, None where nothing is; where the pass raises, each row is
-        computed alone, and an error is the result of those for which it raises again. Where memory
-        is short they are computed in halves, and one that does not fit alone is not computed."""
-        try:
-            return self._together(rows)
-        except Exception as error:  # of a model, a backend or one row: each row alone shows whose
-            self.num_failed += 1
-            if self._ops.fault_of(error) == "memory":
-                # What the frames of the failed pass hold would be lacking again.
-                traceback.clear_frames(error.__traceback__)
-                self._ops.release_memory()
-                if len(rows) == 1:
-                    return [NOT_COMPUTED]
-                half = len(rows) // 2
-                return [*self._computed(rows[:half]), *self._computed(rows[half:])]
-            if len(rows) == 1:
-                return [SampledToken(error=f"{type(error).__name__}: {error}")]
-        return [self._computed([row])[0] for row in rows]
+        self._ratings.heed(drafted)
 
     def _together(self, rows: Sequence[DraftRow]) -> Sequence[SampledToken | None]:
-        logits = self._forward(rows, self._batch(rows))
+        logits = self._forward(rows, batch_of(rows, self._tables))
         places = [
             DrawPosition(row.twin.drawn, tuple(row.twin.drafts), self._look(row))
             for row in rows
@@ -417,68 +354,29 @@ class DraftChain(ABC, Generic[Maker]):
         drawing = [index for index, row in enumerate(rows) if row.draws]
         for at, (index, place) in enumerate(zip(drawing, places, strict=True)):
             draw = next(drawn)
-            if not _is_closed(place.look) and not self._is_masked(logits, at, place, draw):
+            is_open = place.look is None or place.look.verdict == "open"
+            if is_open and not self._is_masked(logits, at, place, draw):
                 found[index] = draw
-        if self._judge is not None:
-            self._rate(logits, [rows[index] for index in drawing], [found[at] for at in drawing])
+        self._ratings.note(
+            logits, [rows[index] for index in drawing], [*map(found.__getitem__, drawing)]
+        )
         self._drawn(rows)
         return found
 
-    def _rate(
-        self, logits: Array, rows: Sequence[DraftRow], draws: Sequence[SampledToken | None]
-    ) -> None:
-        """Note the probabilities of what rows of logits, one for each row, drew; where nothing was
-        drawn there may be no distribution, so that those rows are left out."""
-        drawn = [
-            (at, row, draw.token_id)
-            for at, (row, draw) in enumerate(zip(rows, draws, strict=True))
-            if draw is not None and draw.token_id is not None
-        ]
-        if not drawn:
-            return
-        if len(drawn) < len(rows):
-            logits = self._ops.take_rows(logits, np.array([at for at, _, _ in drawn], np.int32))
-        ids = np.array([token_id for _, _, token_id in drawn], np.int32)
-        top = self._ops.top_logprobs(logits, ids, 1, self._num_tokens)
-        for (_, row, token_id), logprob in zip(drawn, top.chosen.tolist(), strict=True):
-            rated = self._rated.setdefault(row.request, [])
-            # A row that is computed again, as another one failed, is rated again.
-            rated[len(row.twin.drafts) :] = [RatedDraft(token_id, exp(logprob))]
-
     def _is_masked(self, logits: Array, at: int, place: DrawPosition, draw: SampledToken) -> bool:
-        """Whether nothing was drawn because a grammar leaves none of the draft's own tokens, which
-        may be fewer than the target's: no fault of its."""
-        if draw.error is None or place.look is None or place.look.bits is None:
+        """Whether the request leaves none of the draft's own tokens, which may be fewer than the
+        target's: no fault of its."""
+        if draw.error is None:
             return False
         own = self._ops.take_rows(logits, np.array([at], np.int32))
+        allowed = place.request.params.allowed_token_ids
+        # Their mask is on the logits by now; what is NaN within it still is.
+        if allowed is not None and np.isneginf(self._ops.host(own)).all():
+            return True
+        if place.look is None or place.look.bits is None:
+            return False
         (free,) = self._sampler.sample(own, [place._replace(look=None)])
         return free.error is None
-
-    def _batch(self, rows: Sequence[DraftRow]) -> RaggedBatch:
-        starts = np.array([row.start for row in rows], np.int32)
-        tables = self._tables.of([row.twin.request for row in rows])
-        if all(row.count == 1 and row.draws for row in rows):
-            # Every pass of a chain but the first: what it does not need would take as long as the
-            # products of a small model.
-            last = np.array([row.twin.request.token_ids[-1] for row in rows], np.int32)
-            steps = np.arange(len(rows) + 1, dtype=np.int32)
-            return RaggedBatch(last, starts, steps, tables, steps[:-1])
-        counts = np.array([row.count for row in rows], np.int32)
-        query_start = np.zeros(len(rows) + 1, np.int32)
-        np.cumsum(counts, out=query_start[1:])
-        token_ids: list[int] = []
-        for row in rows:
-            token_ids += row.twin.request.token_ids[row.start : row.start + row.count]
-        positions = np.arange(len(token_ids), dtype=np.int32)
-        positions += np.repeat(starts - query_start[:-1], counts)
-        draws = np.array([row.draws for row in rows], np.bool_)
-        return RaggedBatch(
-            token_ids=np.array(token_ids, np.int32),
-            positions=positions,
-            query_start=query_start,
-            block_tables=tables,
-            logit_rows=query_start[1:][draws] - np.int32(1),
-        )
 
     def _look(self, row: DraftRow) -> Look | None:
         """What the request's grammar allows behind its drafts; None without one."""
@@ -486,27 +384,7 @@ class DraftChain(ABC, Generic[Maker]):
         if constraint is None:
             return None
         look = constraint.look_ahead(row.request.token_ids, row.twin.drafts)
-        if look.bits is None or self._same_words:
-            return look
-        bits = np.zeros(self._mask_words, np.uint32)
-        shared = min(len(bits), len(look.bits))
-        bits[:shared] = look.bits[:shared]
-        return look._replace(bits=bits)
-
-    def _params_of(self, params: SamplingParams) -> SamplingParams:
-        """What a request's drafts are drawn with: without log probabilities, and without ids that
-        the draft does not have."""
-        params = msgspec.structs.replace(params, logprobs=None, prompt_logprobs=None)
-        if not self._narrow:
-            return params
-        size, allowed = self._vocab_size, params.allowed_token_ids
-        words = params.bad_words_token_ids
-        return msgspec.structs.replace(
-            params,
-            logit_bias={at: bias for at, bias in params.logit_bias.items() if at < size},
-            allowed_token_ids=None if allowed is None else tuple(at for at in allowed if at < size),
-            bad_words_token_ids=tuple(word for word in words if max(word) < size),
-        )
+        return self._shared_ids.look_of(look)
 
     def _leave_out(self, request: Request, reason: str) -> None:
         self._left_out.add(request)
@@ -516,13 +394,5 @@ class DraftChain(ABC, Generic[Maker]):
             # The 1st, 2nd, 4th, 8th time: a draft that never works must not fill the disk.
             logger.warning(
                 "request %s gets no more drafts of the %s (%d requests so far): %s",
-                request.request_id,
-                self.words,
-                self.num_left_out,
-                reason,
-            )
-
-
-def _is_closed(look: Look | None) -> bool:
-    """Whether a grammar leaves nothing to draw."""
-    return look is not None and look.verdict != "open"
+                request.request_id, self.words, self.num_left_out, reason,
+            )  # fmt: skip

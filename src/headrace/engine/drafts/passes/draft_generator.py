@@ -10,6 +10,8 @@ from headrace.engine.request import Request
 CATCH_UP_TOKENS = 128
 """Tokens of all requests that the draft has not seen and computes in a step, beside those that came
 in the last ones."""
+FEW_TOKENS = 16
+"""Of a request, that came in the last steps: the draft computes so many whatever others need."""
 
 
 class Pass(NamedTuple):

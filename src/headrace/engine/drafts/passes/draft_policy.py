@@ -1,17 +1,8 @@
 """When a draft model pays, and how many drafts of it.
 
-A step of B requests gives a token each, and of a request with k drafts the sum of P(1) to P(k)
-more, P(j) being the chance that its first j drafts are all right. It costs c(n) for its n tokens,
-and a pass of the draft for each place, d(r) for r requests. Of all k the one is taken that makes
-the most of
-
-    (B + sum of what is expected) / (c(n) + k * d(r))
-
-and none where that is not LEAST_GAIN above what k = 0 gives. Requests for which a guess that costs
-nothing promises as much keep that. All of c, d and P are measured while serving: d by the passes
-themselves, P by comparing drafts with what came (draft_chances.py).
-
-k begins with one pass, and is one more than the most drafts that came together since drafts were
+How many drafts make the most of a step's time is chosen by what is known of steps, passes and
+drafts (draft_lengths.py), and a row of them ends where the next one does not pay (draft_judge.py).
+It begins with one pass, and has one more than the most drafts that came together since drafts were
 made again: what a draft is worth is learned of its first place as well as of five, at a fifth of
 the price.
 
@@ -25,29 +16,24 @@ paid for if none of its drafts came. A draft that is not taken is tried again no
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from statistics import fmean
-from typing import NamedTuple
 
 from headrace.engine.drafts.gain_account import MOST as MOST_ACCOUNT
 from headrace.engine.drafts.gain_account import GainAccount
 from headrace.engine.drafts.passes.draft_chances import DraftChances
 from headrace.engine.drafts.passes.draft_generator import (
     CATCH_UP_TOKENS,
+    FEW_TOKENS,
     DraftGenerator,
     Judge,
-    JudgedDraft,
-    Verdict,
 )
+from headrace.engine.drafts.passes.draft_judge import DraftJudge
+from headrace.engine.drafts.passes.draft_lengths import Choice, DraftLengths, DraftRoom
 from headrace.engine.drafts.passes.pass_costs import PassCosts
 from headrace.engine.drafts.passes.reading import Reading
 from headrace.engine.drafts.passes.tries import AT_ONCE, TRY_READS, Tries
 from headrace.engine.drafts.step_costs import FIRST_PLAIN_STEPS, StepCosts
 from headrace.engine.request import Request
 
-LEAST_GAIN = 1.03
-"""What is gained by less is within the error of the estimates."""
-FEW_TOKENS = 16
-"""Of a request, that came in the last steps: the draft computes so many whatever others need."""
 EXPECTED_TOKENS = 128
 """Of a request that is still to come, at most: answers end before max_tokens."""
 
@@ -59,25 +45,6 @@ DECIDED_STEPS = 4
 model."""
 
 _WATCHING_RATE = 0.2
-
-
-class DraftRoom(NamedTuple):
-    """A request of a step that may have drafts."""
-
-    request: Request
-    room: int
-    """Drafts at most."""
-    num_free: int = 0
-    """Of a guess that costs nothing and is there already."""
-    hope: float = 0.0
-    """How many of them are expected to be right."""
-
-
-class _Choice(NamedTuple):
-    """A choice for a request: so many drafts, of which `hope` are expected to be right."""
-
-    num_drafts: int
-    hope: float
 
 
 class DraftPolicy:
@@ -102,9 +69,10 @@ class DraftPolicy:
         self._account = GainAccount() if account is None else account
         self._passes = PassCosts()
         self._chances = DraftChances(most)
+        self._lengths = DraftLengths(model, costs, self._passes, self._chances)
         self._decided: list[Request] = []
         """The requests of the last choice."""
-        self._choices: dict[Request, _Choice] = {}
+        self._choices: dict[Request, Choice] = {}
         """Of those that have drafts."""
         self._steps_left = 0
         """For which it stands."""
@@ -159,13 +127,13 @@ class DraftPolicy:
         if not wanted:
             return {}
         if not self._passes.num_seen:
-            for each in self._model.passes:  # before the first guess, those of its warm-up
-                self._passes.note(each.num_tokens, each.seconds)
+            for warm in self._model.passes:  # before the first guess, those of its warm-up
+                self._passes.note(warm.num_tokens, warm.seconds)
         if not self._adaptive:
-            return self._drafts([(each.request, min(each.room, self._most)) for each in wanted])
+            return self._drafts([(place.request, min(place.room, self._most)) for place in wanted])
         if self._costs.num_seen < FIRST_PLAIN_STEPS:
             return {}
-        decided = [each.request for each in wanted]
+        decided = [place.request for place in wanted]
         if not self._steps_left or decided != self._decided:
             # In the beginning each step teaches something.
             self._num_choices += 1
@@ -177,15 +145,15 @@ class DraftPolicy:
         if self._at_risk_s > step_s * self._account.steps:
             self._choices, self._steps_left = {}, 0
         chosen = [
-            (each.request, min(choice.num_drafts, each.room))
-            for each in wanted
-            if (choice := self._choices.get(each.request)) is not None and each.hope < choice.hope
+            (place.request, min(choice.num_drafts, place.room))
+            for place in wanted
+            if (choice := self._choices.get(place.request)) is not None and place.hope < choice.hope
         ]
         if chosen:
             self._next_rest = 1
             self._watch(None)
             # Of others it would be learned how often drafts of too little are right.
-            chosen = [each for each in chosen if not self._model.num_missing(each[0])]
+            chosen = [pair for pair in chosen if not self._model.num_missing(pair[0])]
         else:
             chosen = self._tried(batch, wanted, most, step_s)
         if not chosen:
@@ -228,69 +196,30 @@ class DraftPolicy:
         self._chances.forget(request)
         self._tries.forget(request)
 
-    def _chosen(self, batch: int, wanted: Sequence[DraftRoom], most: int) -> dict[Request, _Choice]:
+    def _chosen(self, batch: int, wanted: Sequence[DraftRoom], most: int) -> dict[Request, Choice]:
         """The requests for which drafts pay, and how many; none where they do not."""
-        costs = self._costs
-        self._at_risk_s = 0.0
-        free_count = sum(each.num_free for each in wanted)
-        free_hope = sum(each.hope for each in wanted)
-        plain = (batch + free_hope) / costs.seconds(batch, batch + free_count)
-        best, best_count, taking = LEAST_GAIN * plain, 0, list[tuple[float, int]]()
-        largest = min(batch + most, max(2 * costs.largest_seen, batch + 1))
-        plain_s = costs.seconds(batch, batch)
-        most_s = plain_s * (1.0 + self._account.steps)
-        hopes = [self._chances.hopes(each.request, each.room, self._rich) for each in wanted]
-        lengths = [self._chances.lengths(each.request, each.room) for each in wanted]
-        token_s = 1.0 / plain
-        for count in range(1, 1 + max(map(len, hopes))):
-            # A pass is shared by all that take part in it.
-            num_passes = self._model.num_passes(count)
-            if num_passes > 1 + self._reach:
-                break
-            mean = fmean(own[min(num_passes, len(own)) - 1] for own in lengths if own)
-            num_made = 1.0 + (num_passes - 1) * mean / num_passes
-            share = num_made * self._pass_s(len(wanted)) / len(wanted) / token_s
-            gains = (
-                (hope[min(count, len(hope)) - 1] - each.hope, at)
-                for at, (each, hope) in enumerate(zip(wanted, hopes, strict=True))
-                if hope
-            )
-            ranked = sorted((gain for gain in gains if gain[0] > share), reverse=True)
-            tokens, hope = float(batch + free_count), batch + free_hope
-            for num_taking, (more, at) in enumerate(ranked, 1):
-                each = wanted[at]
-                tokens += lengths[at][min(count, each.room) - 1] - each.num_free
-                hope += more
-                # What a size costs that is far beyond all that were seen is not known.
-                if tokens > largest:
-                    break
-                # Of one request the rows of drafts end early; of many there is one that goes on.
-                going = lengths[at][min(num_passes, each.room) - 1] / min(num_passes, each.room)
-                num_made = 1.0 + (num_passes - 1) * (1.0 - (1.0 - going) ** num_taking)
-                seconds = costs.seconds(batch, tokens) + num_made * self._pass_s(num_taking)
-                seconds += self._watching_s
-                if hope / seconds > best and seconds <= most_s:
-                    best = hope / seconds
-                    best_count, taking = count, ranked[:num_taking]
-                    self._at_risk_s = seconds - plain_s
-        self.gain = max(1.0, best / plain) if taking else 1.0
-        chosen = {
-            wanted[at].request: _Choice(best_count, more + wanted[at].hope) for more, at in taking
-        }
-        if not chosen:
-            return chosen
-        # Of each token, what is spared of the time that it takes without.
-        spared_s = (1.0 / plain - 1.0 / best) * batch
+        plain_s = self._costs.seconds(batch, batch)
+        most_lost_s = plain_s * self._account.steps
+        best = self._lengths.best(
+            batch,
+            wanted,
+            most,
+            most_passes=1 + self._reach,
+            most_lost_s=most_lost_s,
+            rich=self._rich,
+            watching_s=self._watching_s,
+        )
+        self._at_risk_s, self.gain = best.at_risk_s, best.gain
+        may_read = self._reading.steps > 0 and AT_ONCE * best.at_risk_s < most_lost_s
         read_s = self._passes.seconds_per_token(plain_s)
         return {
             request: choice
-            for request, choice in chosen.items()
+            for request, choice in best.choices.items()
             if (lag := self._model.lag(request)) <= FEW_TOKENS
             or (
-                self._reading.steps > 0
-                and AT_ONCE * self._at_risk_s < most_s - plain_s
+                may_read
                 and lag * read_s
-                < spared_s * min(EXPECTED_TOKENS, request.max_len - len(request.token_ids))
+                < best.spared_s * min(EXPECTED_TOKENS, request.max_len - len(request.token_ids))
             )
         }
 
@@ -312,8 +241,9 @@ class DraftPolicy:
         self, batch: int, wanted: Sequence[DraftRoom], most: int, step_s: float
     ) -> list[tuple[Request, int]]:
         """The request whose drafts are tried, if any; where none is, the rest begins."""
-        request = self._tries.next_request([each.request for each in wanted])
-        room = next(each.room for each in wanted if each.request is request)
+        rooms = {place.request: place.room for place in wanted}
+        request = self._tries.next_request([*rooms])
+        room = rooms[request]
         count = min(1 + self._reach, room, self._most, most)
         hope = self._chances.hopes(request, count, self._rich)[-1] if count > 0 else 0.0
         verdict = self._tries.ask(
@@ -341,10 +271,10 @@ class DraftPolicy:
         reads = sum(lag > FEW_TOKENS for request, _ in chosen if (lag := self._model.lag(request)))
         found = self._model.guess(chosen, most_read, latest=latest, judge=judge)
         passes = self._model.passes
-        for each in passes:
-            if each.is_usual:
-                self._passes.note(each.num_tokens, each.seconds)
-            self.seconds += each.seconds
+        for made in passes:
+            if made.is_usual:
+                self._passes.note(made.num_tokens, made.seconds)
+            self.seconds += made.seconds
         if reads and passes:
             # As if those that are read had been at hand.
             usual_s = self._pass_s(len(chosen)) if found else 0.0
@@ -365,47 +295,21 @@ class DraftPolicy:
         """How full the account is, 0 to 1."""
         return min(1.0, max(0.0, self._account.steps / MOST_ACCOUNT))
 
-    def _judge(self, batch: int, chosen: Sequence[tuple[Request, int]]) -> Judge:
-        """What becomes of drafts as they are made, in a step in which `batch` decode: one is left
-        out where its place in the step is expected to cost more than it gives, and those go on
-        whose next ones, together, give more than their places and the pass that they share."""
+    def _judge(self, batch: int, chosen: Sequence[tuple[Request, int]]) -> Judge | None:
+        """What becomes of drafts as they are made, in a step in which `batch` decode; None before
+        anything is known of steps or passes."""
         plain_s = self._costs.seconds(batch, batch)
         if not plain_s or not self._passes.num_seen:
-            return lambda drafts: ["on"] * len(drafts)
+            return None
         rows = sum(count for _, count in chosen)
         row_s = (self._costs.seconds(batch, batch + rows) - plain_s) / max(1, rows)
         # What time is worth: the tokens of a step, with what is expected of all of its drafts.
         rate = batch / plain_s * (1.0 if self.is_try else self.gain)
-        row = row_s * rate
-        reached: dict[Request, float] = {}
-
-        def judged(drafts: Sequence[JudgedDraft]) -> list[Verdict]:
-            verdicts: list[Verdict] = []
-            more: list[tuple[float, int]] = []
-            for at, draft in enumerate(drafts):
-                request = draft.request
-                chance = reached.get(request, 1.0) * self._chances.of(request, draft.probability)
-                reached[request] = chance
-                verdicts.append("drop" if chance < row else "end")
-                next_one = chance * self._chances.at(request, draft.place + 1) - row
-                if draft.more and chance >= row and next_one > 0:
-                    more.append((next_one, at))
-            more.sort(reverse=True)
-            best, hope, num_going = 0.0, 0.0, 0
-            for count, (next_one, _) in enumerate(more, 1):
-                hope += next_one
-                if hope - self._pass_s(count) * rate > best:
-                    best, num_going = hope - self._pass_s(count) * rate, count
-            for _, at in more[:num_going]:
-                verdicts[at] = "on"
-            return verdicts
-
-        return judged
+        return DraftJudge(self._chances, row_s * rate, lambda count: self._pass_s(count) * rate)
 
     def _pass_s(self, num_requests: int) -> float:
-        return self._passes.seconds_or(
-            self._costs.seconds(num_requests, num_requests), num_requests
-        )
+        step_s = self._costs.seconds(num_requests, num_requests)
+        return self._passes.seconds_or(step_s, num_requests)
 
     def _tokens_within(self, seconds: float) -> int:
         """Tokens that are read in about the time of a step."""

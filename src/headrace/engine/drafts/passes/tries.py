@@ -21,7 +21,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from headrace.engine.drafts.passes.draft_generator import CATCH_UP_TOKENS, DraftGenerator
+from headrace.engine.drafts.passes.draft_generator import (
+    CATCH_UP_TOKENS,
+    FEW_TOKENS,
+    DraftGenerator,
+)
 from headrace.engine.drafts.passes.pass_costs import PassCosts
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.request import Request
@@ -36,8 +40,6 @@ MOST_CREDIT = 3.0
 """Steps whose time they are credited with at most."""
 LEAST_LOST = 0.1
 """Of what a try takes, as far as it is believed to be lost at least."""
-FEW_TOKENS = 16
-"""That are read in passing; where there are more, they are read for some tries."""
 TRY_READS = 16
 """Tokens of a request that are read for a try where what came before is given up. headrace-head is
 right as often behind sixteen as behind more (heads/head_drafts.py); a draft model of which more is
@@ -84,10 +86,10 @@ class Tries:
         equals the one that was not tried for longest."""
         return min(
             requests,
-            key=lambda each: (
-                each is not self._promising,
-                max(self._model.lag(each), TRY_LAG),
-                self._tried_at.get(each, 0),
+            key=lambda request: (
+                request is not self._promising,
+                max(self._model.lag(request), TRY_LAG),
+                self._tried_at.get(request, 0),
             ),
         )
 
@@ -169,6 +171,7 @@ class Tries:
         price_s = lag * self._passes.seconds_per_token(self._costs.seconds(1, 1))
         lost_s = max(try_s - hoped_s, LEAST_LOST * try_s)
         price_s += lost_s
+        # More than a few tokens are read for some tries, not for one.
         if lag > FEW_TOKENS or (missing and not self._waited_steps):
             price_s += (AT_ONCE - 1) * lost_s
         if missing and not self._waited_steps:
