@@ -58,7 +58,7 @@ def step_bytes(
     drawn = LOGIT_BYTES * min(rows, config.max_num_seqs) * vocab_size
     length = config.max_model_len or model.max_positions
     cuts = config.max_num_seqs * -(-length // ATTENTION_CUT)
-    left = max(4 * TILE_ROWS * cuts * one.num_kv_heads * one.value_width for one in shapes)
+    left = 4 * TILE_ROWS * cuts * max(each.num_kv_heads * each.value_width for each in shapes)
     shared = decoded + min(ATTENTION_BYTES, left)
     taken = 4 * LIVE_ROWS * rows * widest + drawn + shared
     if not recorded_tables or config.enforce_eager:
