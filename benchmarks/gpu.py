@@ -1,22 +1,25 @@
 """All that waits for a GPU, in one program: `python -m benchmarks.gpu OUT.json [--device cuda]
-[--part checks|greedy|roof|kernels|tables|shapes|transformers] [--size full|small] [--only NAME]`.
+[--part checks|greedy|roof|kernels|tables|shapes|transformers|plan] [--size full|small]
+[--only NAME] [--minutes 8]`.
 
-Each part stands alone and adds its figures to OUT.json, so that machines that are lent for minutes
-can run one at a time; `tables` of one model too (`--only llama-3.1-8b-Q8_0`). `--device cpu
---size small` runs all of it without a GPU, whose figures say nothing but that the program works.
+Figures are entered one by one (benchmarks/gpu_pieces.py): what fails is entered as failed, and the
+rest goes on; what the file has is not measured again, so that the next call goes on where one was
+ended by its minutes. --again has what failed measured again. Errors are in OUT.log, whole.
+`--device cpu --size small` runs all of it without a GPU, whose figures say nothing but that the
+program works.
 
-checks  the tests of the torch backend on the device: operations against the reference, kernels,
-        a case of each family
-greedy  tokens of the embedded model on the device beside those of the CPU kernels
-kernels single products, experts and attention at shapes of real models, in every kind, with rates
-        and whether a row has the bits it has alone
 roof    bytes a second that a device reads, and operations of bfloat16 and float32 a second
-tables  prefill and decode of models of a real shape with random weights, and beside the roof the
-        shares of it, where it was measured before
+greedy  tokens of the embedded model on the device beside those of the CPU kernels
+kernels single products, experts and attention at shapes of real models, in every kind, with rates,
+        errors, and whether a row has the bits it has alone
+plan    what `headrace plan speed --hardware h200` says of the models of `shapes`
 shapes  models of real shapes without a file (benchmarks/gpu_shapes.py), in BF16, FP8 and GGUF's
-        kinds, dense and with experts: by batch and depth to 32k, with the start and the host's gap;
-        what one call leaves undone within --minutes the next one does
-transformers  the same dense shape by transformers, compiled, with a static cache
+        kinds, dense and with experts: by batch and depth to 32k, with the start and the host's gap
+tables  prefill and decode of models of a real shape with random weights, from a file, with the
+        start from it, and beside the roof the shares of it, where it was measured before
+transformers  the same dense shape by transformers, compiled and not, with a static cache
+checks  the tests of the torch backend on the device, file by file: operations against the
+        reference, kernels, a case of each family
 
 `python -m benchmarks.gpu_page OUT.json PAGE.md` writes the page of it.
 """
@@ -33,6 +36,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,21 +44,28 @@ import torch
 
 from benchmarks.gpu_kernels import SIZES as KERNEL_SIZES
 from benchmarks.gpu_kernels import kernels
+from benchmarks.gpu_pieces import Figures, run_apart
 from benchmarks.gpu_shapes import SIZES as SHAPE_SIZES
-from benchmarks.gpu_shapes import time_model, transformers_decode
+from benchmarks.gpu_shapes import (
+    ShapeSizes,
+    free,
+    row_of,
+    time_model,
+    transformers_decode,
+)
 from headrace import LLM, SamplingParams
-from headrace.bench.engine import Case, run_case
+from headrace.bench.engine import Case
 from headrace.config.settings import EngineConfig
+from headrace.engine.core import EngineCore
 from headrace.engine.load import load_engine
 from headrace.engine.messages import Submit
 from headrace.engine.params import SamplingParams as EngineParams
+from headrace.ops.torch.device import fault_of
 from headrace.ops.torch.probe import TorchProbe
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ("tests/ops/torch", "tests/models/test_torch_backend.py")
-KERNELS = sorted(str(path) for path in (ROOT / TESTS[0]).glob("*_interpreted.py"))
-"""The tests of kernels; without a device those of `TESTS` run them, interpreted."""
-PARTS = ("roof", "kernels", "greedy", "tables", "shapes", "transformers", "checks")
+PARTS = ("roof", "greedy", "kernels", "plan", "shapes", "tables", "transformers", "checks")
 PROMPTS = ("import os\n", "def test_", "class Reader:\n", "for name, value in sorted(")
 REPEATS = 5
 
@@ -88,51 +99,114 @@ SIZES = {
 """small: what a test runs on a processor."""
 
 
-def roof(device: torch.device, sizes: Sizes) -> dict[str, float]:
+class Task(NamedTuple):
+    """What is measured where, and where it is entered."""
+
+    device: torch.device
+    size: str
+    only: str | None
+    figures: Figures
+
+    @property
+    def sizes(self) -> Sizes:
+        """As they are named."""
+        return SIZES[self.size]
+
+    def wants(self, name: str) -> bool:
+        """Whether a model is asked for."""
+        return self.only in (None, name)
+
+    @property
+    def limits(self) -> dict[str, float] | None:
+        """The roof, where it was measured."""
+        found: dict[str, float] | None = self.figures.get("roof")
+        return found
+
+
+def roof(task: Task) -> None:
     """Limits of the device, as `headrace bench machine --device` measures them."""
-    probe = TorchProbe(str(device), size=sizes.product)
-    found = {
-        "read_bytes_per_s": max(probe.read_bandwidth(sizes.read_bytes) for _ in range(REPEATS))
-    }
-    for kind in ("bf16", "f32", "int8"):
-        rates = [probe.peak_rate(kind) for _ in range(REPEATS)]
-        known = [rate for rate in rates if rate is not None]
-        if known:
-            found[f"{kind}_ops_per_s"] = max(known)
-    return found
+
+    def measured() -> dict[str, float]:
+        probe = TorchProbe(str(task.device), size=task.sizes.product)
+        read = max(probe.read_bandwidth(task.sizes.read_bytes) for _ in range(REPEATS))
+        found = {"read_bytes_per_s": read}
+        for kind in ("bf16", "f32", "int8"):
+            rates = [probe.peak_rate(kind) for _ in range(REPEATS)]
+            known = [rate for rate in rates if rate is not None]
+            if known:
+                found[f"{kind}_ops_per_s"] = max(known)
+        return found
+
+    task.figures.measure(("roof",), measured)
 
 
-def checks(device: torch.device) -> dict[str, Any]:
-    """How many of the tests passed on the device, and which did not."""
-    tests = TESTS if device.type == "cpu" else (*TESTS, *KERNELS)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n0", "-q", "-m", "not matrix", *tests], cwd=ROOT,
-        env={**os.environ, "HEADRACE_TEST_DEVICE": str(device)}, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    counts = {word: int(count) for count, word in re.findall(r"(\d+) (\w+)", _last(done.stdout))}
-    failed = re.findall(r"^FAILED (\S+)", done.stdout, re.MULTILINE)
-    return {"counts": counts, "failed": failed, "returned": done.returncode}
-
-
-def _last(text: str) -> str:
-    lines = [line for line in text.splitlines() if " passed" in line or " failed" in line]
-    return lines[-1] if lines else ""
-
-
-def greedy(device: torch.device, sizes: Sizes) -> list[dict[str, Any]]:
+def greedy(task: Task) -> None:
     """Of each prompt, after how many tokens the device's answer leaves that of the CPU kernels."""
-    answers = []
-    params = SamplingParams(temperature=0, max_tokens=sizes.tokens, ignore_eos=True)
-    for settings in ({"backend": "cpu"}, {"backend": "torch", "device": str(device)}):
+
+    def answers(**settings: str) -> list[list[int]]:
+        params = SamplingParams(temperature=0, max_tokens=task.sizes.tokens, ignore_eos=True)
         llm = LLM(kv_cache_dtype="f32", **settings)  # type: ignore[arg-type]
         results = llm.generate(list(PROMPTS), params, progress=False)
-        answers.append([list(result.token_ids) for result in results])
-    found = []
-    for prompt, answer, other in zip(PROMPTS, *answers, strict=True):
-        same = next((i for i, (a, b) in enumerate(zip(answer, other, strict=True)) if a != b), None)
-        found.append({"prompt": prompt, "tokens": len(answer), "first_difference": same})
-    return found
+        return [list(result.token_ids) for result in results]
+
+    def measured() -> list[dict[str, Any]]:
+        ours = answers(backend="torch", device=str(task.device))
+        found = []
+        for prompt, ids, other in zip(PROMPTS, ours, answers(backend="cpu"), strict=True):
+            unlike = (
+                at for at, pair in enumerate(zip(ids, other, strict=True)) if len({*pair}) > 1
+            )
+            first = next(unlike, None)
+            found.append({"prompt": prompt, "tokens": len(ids), "first_difference": first})
+        return found
+
+    task.figures.measure(("greedy",), measured)
+
+
+def kernel_rates(task: Task) -> None:
+    """Of every kind and shape."""
+    timed = TorchProbe(str(task.device)).seconds_of
+    kernels(task.device, KERNEL_SIZES[task.size], timed, task.figures)
+
+
+def plan(task: Task) -> None:
+    """What is predicted of the models of `shapes`, at their batches and depths."""
+    sizes = SHAPE_SIZES[task.size]
+    for shape, codec in sizes.models:
+        if shape not in PLANNED or not task.wants(f"{shape}-{codec}"):
+            continue
+        command = _planned(shape, codec, sizes)
+        task.figures.measure(("plan", f"{shape}-{codec}"), partial(_json, command))
+
+
+PLANNED = {"llama-3.1-8b": "llama-3.1-8b", "qwen3-30b-a3b": "qwen3-30b-a3b"}
+"""Shapes by the name of their model in the catalog."""
+QUANTIZATIONS = {"BF16": "bf16", "F8_E4M3": "fp8", "Q8_0": "q8-0", "Q4_K": "q4-k-m"}
+
+
+def _planned(shape: str, codec: str, sizes: ShapeSizes) -> list[str]:
+    return [
+        sys.executable, "-m", "headrace", "plan", "speed", PLANNED[shape], "--hardware", "h200",
+        "--quantization", QUANTIZATIONS[codec], "--prompt", str(sizes.prompt),
+        "--batches", ",".join(map(str, sizes.batches)),
+        "--contexts", ",".join(map(str, sizes.depths)), "--json",
+    ]  # fmt: skip
+
+
+def _json(command: Sequence[str]) -> Any:
+    """What a command prints. Raises RuntimeError with its last words where it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command[1:])}: {done.stderr[-1000:]}")
+    return json.loads(done.stdout)
+
+
+def shapes(task: Task) -> None:
+    """Each model of a shape, without a file."""
+    sizes = SHAPE_SIZES[task.size]
+    for shape, codec in sizes.models:
+        if task.wants(f"{shape}-{codec}"):
+            time_model(shape, codec, task.device, sizes, task.limits, task.figures)
 
 
 def models(sizes: Sizes) -> dict[str, list[str]]:
@@ -146,53 +220,124 @@ def models(sizes: Sizes) -> dict[str, list[str]]:
     return {**found, **mixed}
 
 
-def table(
-    device: torch.device,
-    maker: Sequence[str],
-    sizes: Sizes,
-    limits: dict[str, float] | None,
-) -> dict[str, Any]:
-    """Load of a model from a file that `maker` writes, then prefill and decode."""
+def tables(task: Task) -> None:
+    """Each model from a file."""
+    for name, maker in models(task.sizes).items():
+        if task.wants(name):
+            _table(task, name, maker)
+
+
+STARTS = ("first_start", "start")
+"""Of a model from its file: the first compiles the kernels that lie in no cache yet."""
+
+
+def _table(task: Task, name: str, maker: Sequence[str]) -> None:
+    """Starts of a model from a file that `maker` writes, then prefill and decode."""
+    sizes, figures = task.sizes, task.figures
     cases = [Case(sizes.prompt, 0, 1, 0)]
     cases += [Case(0, sizes.new, batch, d) for d in sizes.depths for batch in sizes.batches]
+    rows = [("tables", name, "rows", f"{case.name} b{case.batch}") for case in cases]
+    if figures.is_late or all(figures.has(*keys) for keys in rows):
+        return
+    cores: list[EngineCore] = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.gguf"
-        script, *arguments = maker
-        make = [sys.executable, str(ROOT / "benchmarks" / script), str(path), *arguments]
-        subprocess.run(make, check=True, capture_output=True)
         config = EngineConfig(
-            model=str(path), backend="torch", device=str(device), max_step_ms=0,
+            model=str(path), backend="torch", device=str(task.device), max_step_ms=0,
             max_model_len=max(case.positions for case in cases), speculative_config="none",
             max_num_seqs=max(sizes.batches) + 8, max_num_batched_tokens=max(512, sizes.prompt),
         )  # fmt: skip
-        start_s = time.perf_counter()
-        core, _ = load_engine(config)
-        load_s = time.perf_counter() - start_s
-        core.submit(Submit("first", [1, 2, 3], EngineParams(max_tokens=1)))
-        while core.has_work:
-            core.step()
-        found: dict[str, Any] = {
-            "load_s": load_s,
-            "first_token_s": time.perf_counter() - start_s,
-            "phases_s": core.info().phases_s,
-            "kv_tokens": core.info().pool_tokens,
-            "weight_bytes": core.info().weight_bytes,
-            "tests": [],
-        }
-        for case in cases:
-            needed = case.batch * core.kv.most_blocks(case.positions)
-            row: dict[str, Any] = {"test": case.name, "batch": case.batch}
-            if needed > 0.95 * core.kv.num_blocks:
-                row["left_out"] = f"{needed} blocks; the KV cache has {core.kv.num_blocks}"
-            else:
-                result = run_case(core, case, repeats=2)
-                row |= {"tokens_per_s": result.tokens_per_s, "bytes_per_s": result.bytes_per_s,
-                        "ops_per_s": result.ops_per_s}  # fmt: skip
-                if limits is not None:
-                    row["share_of_read"] = result.bytes_per_s / limits["read_bytes_per_s"]
-                    row["share_of_bf16"] = result.ops_per_s / limits["bf16_ops_per_s"]
-            found["tests"].append(row)
+
+        def made() -> float:
+            script, *arguments = maker
+            make = [sys.executable, str(ROOT / "benchmarks" / script), str(path), *arguments]
+            done = subprocess.run(make, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise RuntimeError(f"{script}: {done.stderr[-1000:]}")
+            return path.stat().st_size / 1e9
+
+        def start() -> dict[str, Any]:
+            cores.clear()
+            free(task.device)
+            core, facts = _started(config)
+            cores.append(core)
+            return facts
+
+        # A file is written for each call; the figure is its size.
+        figures.found.get("tables", {}).get(name, {}).pop("file_gb", None)
+        if not figures.measure(("tables", name, "file_gb"), made):
+            return
+        starts = [("tables", name, which) for which in STARTS]
+        if not all(figures.measure(keys, start) for keys in starts):
+            return
+        if not cores:  # a call that goes on
+            start()
+        for case, keys in zip(cases, rows, strict=True):
+            figures.measure(keys, partial(row_of, cores[0], case, task.limits))
+        cores.clear()
+        free(task.device)
+
+
+def _started(config: EngineConfig) -> tuple[EngineCore, dict[str, Any]]:
+    """An engine from a file, and what its start took to its first token."""
+    start_s = time.perf_counter()
+    core, _ = load_engine(config)
+    load_s = time.perf_counter() - start_s
+    core.submit(Submit("first", [1, 2, 3], EngineParams(max_tokens=1)))
+    while core.has_work:
+        core.step()
+    info = core.info()
+    return core, {
+        "load_s": load_s, "first_token_s": time.perf_counter() - start_s,
+        "phases_s": info.phases_s, "kv_tokens": info.pool_tokens,
+        "weight_bytes": info.weight_bytes,
+    }  # fmt: skip
+
+
+def beside(task: Task) -> None:
+    """transformers, not compiled and compiled, each in turn."""
+    for shape in task.sizes.shapes:
+        for compiled in (False, True) if task.size == "full" else (False,):
+            keys = ("transformers", shape, "compiled" if compiled else "eager")
+            batches, new = task.sizes.batches[:2], task.sizes.new
+            run = partial(transformers_decode, shape, task.device, batches, new, compiled=compiled)
+            task.figures.measure(keys, run)
+            free(task.device)
+
+
+def checks(task: Task) -> None:
+    """How many of the tests passed on the device, and which did not, by file."""
+    for path in test_files(task.device):
+        task.figures.measure(("checks", path), partial(_checked, path, task.device))
+
+
+def test_files(device: torch.device) -> list[str]:
+    """Tests of kernels without a device are run by others, interpreted."""
+    found: list[str] = []
+    for each in TESTS:
+        path = ROOT / each
+        paths = [path] if path.is_file() else sorted(path.glob("test_*.py"))
+        if path.is_dir() and device.type != "cpu":
+            paths += sorted(path.glob("*_interpreted.py"))
+        found += [str(one.relative_to(ROOT)) for one in paths]
     return found
+
+
+def _checked(path: str, device: torch.device) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-n0", "-q", "-m", "not matrix", path], cwd=ROOT,
+        env={**os.environ, "HEADRACE_TEST_DEVICE": str(device)}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    counts = {word: int(count) for count, word in re.findall(r"(\d+) (\w+)", _last(done.stdout))}
+    failed = re.findall(r"^FAILED (.+)", done.stdout, re.MULTILINE)
+    found = {"counts": counts, "failed_tests": failed, "returned": done.returncode}
+    return found if not done.returncode else {**found, "output": done.stdout[-6000:]}
+
+
+def _last(text: str) -> str:
+    lines = [line for line in text.splitlines() if re.search(r"\d (passed|failed|error)", line)]
+    return lines[-1] if lines else ""
 
 
 def machine(device: torch.device) -> dict[str, Any]:
@@ -206,56 +351,51 @@ def machine(device: torch.device) -> dict[str, Any]:
     }
 
 
+MEASURES = {
+    "roof": roof, "greedy": greedy, "kernels": kernel_rates, "plan": plan, "shapes": shapes,
+    "tables": tables, "transformers": beside, "checks": checks,
+}  # fmt: skip
+
+
+def measure(given: argparse.Namespace, ends_s: float) -> None:
+    """The parts that are asked for, in this process."""
+    device = torch.device(given.device)
+
+    def is_fatal(error: Exception) -> bool:
+        return fault_of(error, device) == "lost"
+
+    figures = Figures(given.out, ends_s, is_fatal=is_fatal, tidy=lambda: free(device))
+    figures.enter(("machine",), machine(device))
+    task = Task(device, given.size, given.only, figures)
+    for part in given.part or PARTS:
+        if not figures.is_late:
+            MEASURES[part](task)
+            free(device)
+
+
 def main() -> None:
-    """Run the parts that are asked for and write their figures."""
+    """Have the parts that are asked for measured, by a process that may be ended by one of them."""
     assert __doc__ is not None
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--size", choices=SIZES, default="full")
-    parser.add_argument("--only", help="of tables and shapes: one SHAPE-CODEC or SHAPE-experts")
-    parser.add_argument("--minutes", type=float, default=8.0, help="of shapes: when no more begin")
+    parser.add_argument("--only", help="of plan, tables and shapes: one SHAPE-CODEC")
+    parser.add_argument("--minutes", type=float, default=7.5, help="when nothing more begins")
+    parser.add_argument("--again", action="store_true", help="measure what failed again")
+    parser.add_argument("--apart", type=float, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    device, sizes = torch.device(given.device), SIZES[given.size]
-    found: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
-    found["machine"] = machine(device)
-
-    def save() -> None:
-        given.out.write_text(json.dumps(found, indent=1) + "\n")
-
-    for part in given.part or PARTS:
-        if part == "roof":
-            found["roof"] = roof(device, sizes)
-        elif part == "greedy":
-            found["greedy"] = greedy(device, sizes)
-        elif part == "kernels":
-            timed = TorchProbe(str(device)).seconds_of
-            found["kernels"] = kernels(device, KERNEL_SIZES[given.size], timed)
-        elif part == "checks":
-            found["checks"] = checks(device)
-        elif part == "shapes":
-            ends_s = time.perf_counter() + 60 * given.minutes
-            of_shapes = SHAPE_SIZES[given.size]
-            for shape, codec in of_shapes.models:
-                name = f"{shape}-{codec}"
-                if given.only in (None, name):
-                    model = found.setdefault("shapes", {}).setdefault(name, {})
-                    time_model(
-                        name, device, of_shapes, found.get("roof"), model,
-                        ends_s=ends_s, on_row=save,
-                    )  # fmt: skip
-        elif part == "transformers":
-            for shape in sizes.shapes:
-                found.setdefault("transformers", {})[shape] = transformers_decode(
-                    shape, device, sizes.batches[:2], sizes.new, compiled=given.size == "full"
-                )
-        else:
-            tables = found.setdefault("tables", {})
-            for name, maker in models(sizes).items():
-                if given.only in (None, name):
-                    tables[name] = table(device, maker, sizes, found.get("roof"))
-        save()
+    if given.apart is not None:
+        measure(given, given.apart)
+        return
+    ends_s = time.monotonic() + 60 * given.minutes
+    if given.again:
+        Figures(given.out, ends_s).forget_failed()
+    command = [sys.executable, "-m", "benchmarks.gpu", *sys.argv[1:], "--apart", str(ends_s)]
+    run_apart(command, given.out, given.out.with_suffix(".log"), ends_s)
+    if Figures(given.out, ends_s).is_late:
+        print("the minutes are over: the same call goes on with what is left")
 
 
 if __name__ == "__main__":

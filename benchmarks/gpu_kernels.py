@@ -1,22 +1,34 @@
 """What single kernels of a device reach, at shapes of real models: `--part kernels` of
 `python -m benchmarks.gpu`.
 
-Weights are random bytes that are made on the device, which no time depends on. Beside each time
-stand the bytes that had to be read, as a rate, and whether the first row had the bits it has alone.
+Weights are drawn on the device. Beside each time stand the bytes that had to be read, as a rate,
+whether the first row had the bits it has alone, and how far results are from exact ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from benchmarks.gpu_pieces import Figures
+from benchmarks.random_weights import RandomOps, stand_in
 from headrace.ops.experts import ExpertMLP, ExpertWeight, Routes
-from headrace.ops.kv import KV_CODECS, AttentionShape, KVCacheSpec, KVCodec, RaggedBatch
-from headrace.ops.torch import TorchOps, mixtures
+from headrace.ops.interface import SLICE_VALUES
+from headrace.ops.kv import (
+    KV_CODECS,
+    AttentionShape,
+    KVCacheArrays,
+    KVCacheSpec,
+    KVCodec,
+    RaggedBatch,
+)
+from headrace.ops.torch import mixtures
 from headrace.ops.torch.matrices import Matrix
+from headrace.ops.torch.rounding import operand
 from headrace.ops.torch.weights import Linear, Stack
 from headrace.weights.codecs import F8_E4M3, get_codec
 
@@ -55,25 +67,25 @@ KINDS = ("Q8_0", "Q4_0", "Q4_K", "Q6_K", "MXFP4", "F8_E4M3", "BF16")
 CACHES: tuple[KVCodec, ...] = ("bf16", "fp8", "int8", "q8_0", "q4_0")
 
 
-def kernels(device: torch.device, sizes: KernelSizes, timed: Timer) -> dict[str, Any]:
-    """Products, experts and attention."""
-    ops = TorchOps(str(device))
-    return {
-        "products": list(_products(ops, sizes, timed)),
-        "experts": list(_experts(ops, sizes, timed)),
-        "attention": list(_attention(ops, sizes, timed)),
-    }
+EXACT_ROWS = 32
+"""Rows whose products are computed in float64 too: a device does few of these."""
 
 
-def _matrix(ops: TorchOps, kind: str, rows: int, width: int) -> Matrix:
+def kernels(device: torch.device, sizes: KernelSizes, timed: Timer, figures: Figures) -> None:
+    """Products, experts and attention, a figure for each kind and shape."""
+    ops = RandomOps(str(device))
+    for kind in KINDS:
+        _products(ops, sizes, kind, timed, figures)
+    for kind in KINDS:
+        _experts(ops, sizes, kind, timed, figures)
+    for codec in CACHES:
+        for context in sizes.contexts:
+            _attention(ops, sizes, codec, context, timed, figures)
+
+
+def _matrix(ops: RandomOps, kind: str, rows: int, width: int) -> Matrix:
     codec = F8_E4M3 if kind == F8_E4M3.name else get_codec(kind)
-    data = torch.randint(
-        0, 256, (rows, codec.row_bytes(width)), dtype=torch.uint8, device=ops.device
-    )
-    if codec is not F8_E4M3:
-        return Matrix(codec, width, data, kernels=ops.kernels)
-    scales = torch.rand((rows, -(-width // 128)), device=ops.device)
-    return Matrix(codec, width, data, scales, 128, ops.kernels)
+    return ops._copied([stand_in(f"{rows} by {width}", (rows, width), codec)])
 
 
 def _result(seconds: float, read: int, operations: int, **rest: Any) -> dict[str, Any]:
@@ -86,80 +98,131 @@ def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
     return torch.equal(one.view(torch.int32), other.view(torch.int32))
 
 
-def _products(ops: TorchOps, sizes: KernelSizes, timed: Timer) -> Iterator[dict[str, Any]]:
-    for kind in KINDS:
+def _products(
+    ops: RandomOps, sizes: KernelSizes, kind: str, timed: Timer, figures: Figures
+) -> None:
+    @cache
+    def made() -> tuple[Matrix, torch.Tensor, torch.Tensor]:
         matrix = _matrix(ops, kind, sizes.outs, sizes.width)
         x = torch.randn((max(sizes.rows), sizes.width), device=ops.device)
-        alone = matrix.times(x[:1])
-        for rows in sizes.rows:
-            part = x[:rows]
-            yield _result(
-                timed(lambda part=part, matrix=matrix: matrix.times(part)), matrix.nbytes,  # type: ignore[misc]
-                2 * rows * sizes.outs * sizes.width, kind=kind, rows=rows,
-                as_alone=_same(matrix.times(part)[:1], alone),
-            )  # fmt: skip
+        return matrix, x, matrix.times(x[:1])
+
+    def measured(rows: int) -> dict[str, Any]:
+        matrix, x, alone = made()
+        part = x[:rows]
+        found = matrix.times(part)
+        seconds = timed(lambda: matrix.times(part))
+        return _result(
+            seconds, matrix.nbytes, 2 * rows * sizes.outs * sizes.width,
+            as_alone=_same(found[:1], alone), error=_error_of_product(matrix, part, found),
+        )  # fmt: skip
+
+    for rows in sizes.rows:
+        keys = ("kernels", "products", kind, f"{rows} rows")
+        figures.measure(keys, partial(measured, rows))
 
 
-def _stack(ops: TorchOps, kind: str, count: int, outs: int, width: int) -> ExpertWeight:
+def _error_of_product(matrix: Matrix, x: torch.Tensor, found: torch.Tensor) -> float:
+    """The largest error of the first rows, in units of 2^-24 of the sum of magnitudes: at most
+    about the length of a sum, for any order of it."""
+    x, found = operand(x[:EXACT_ROWS], matrix.codec.name).double(), found[:EXACT_ROWS]
+    most, step = 0.0, max(1, SLICE_VALUES // matrix.width)
+    for at in range(0, len(matrix.data), step):
+        part = matrix.rows(slice(at, at + step)).double().t()
+        off = (found[:, at : at + step].double() - x @ part).abs()
+        most = max(most, float((off / (x.abs() @ part.abs())).max()))
+    return most * 2.0**24
+
+
+def _stack(ops: RandomOps, kind: str, count: int, outs: int, width: int) -> ExpertWeight:
     whole = _matrix(ops, kind, count * outs, width)
     linears = tuple(Linear(whole.part(at * outs, outs)) for at in range(count))
     return ExpertWeight(count, outs, width, kind, whole.nbytes, Stack(whole, linears, None))
 
 
-def _experts(ops: TorchOps, sizes: KernelSizes, timed: Timer) -> Iterator[dict[str, Any]]:
+def _experts(ops: RandomOps, sizes: KernelSizes, kind: str, timed: Timer, figures: Figures) -> None:
     count, hidden, width = sizes.experts, sizes.hidden, sizes.expert_width
-    for kind in KINDS:
+
+    @cache
+    def made() -> tuple[ExpertMLP, torch.Tensor, torch.Tensor, torch.Tensor]:
         gate_up = _stack(ops, kind, count, 2 * width, hidden)
-        down = _stack(ops, kind, count, hidden, width)
-        mlp = ExpertMLP(gate_up, down, "silu")
+        mlp = ExpertMLP(gate_up, _stack(ops, kind, count, hidden, width), "silu")
         most = max(sizes.tokens)
         x = torch.randn((most, hidden), device=ops.device)
         chosen = torch.rand((most, count), device=ops.device).topk(sizes.chosen).indices.int()
-        weights = torch.rand((most, sizes.chosen), device=ops.device)
+        return mlp, x, chosen, torch.rand((most, sizes.chosen), device=ops.device)
 
-        def run(tokens: int, x=x, mlp=mlp, chosen=chosen, weights=weights) -> torch.Tensor:  # type: ignore[no-untyped-def]
-            routes = Routes(chosen[:tokens], weights[:tokens])
-            return mixtures.run(x[:tokens], mlp, routes, None, 1.0)
+    def run(tokens: int) -> torch.Tensor:
+        mlp, x, chosen, weights = made()
+        routes = Routes(chosen[:tokens], weights[:tokens])
+        return mixtures.run(x[:tokens], mlp, routes, None, 1.0)
 
-        alone = run(1)
-        for tokens in sizes.tokens:
-            used = len(chosen[:tokens].unique())
-            read = (gate_up.nbytes + down.nbytes) * used // count
-            yield _result(
-                timed(lambda run=run, tokens=tokens: run(tokens)), read,  # type: ignore[misc]
-                6 * tokens * sizes.chosen * hidden * width, kind=kind, tokens=tokens,
-                experts=used, as_alone=_same(run(tokens)[:1], alone),
-            )  # fmt: skip
+    def measured(tokens: int) -> dict[str, Any]:
+        mlp, _, chosen, _ = made()
+        used = len(chosen[:tokens].unique())
+        read = (mlp.gate_up.nbytes + mlp.down.nbytes) * used // count
+        as_alone = _same(run(tokens)[:1], run(1))
+        return _result(
+            timed(partial(run, tokens)), read, 6 * tokens * sizes.chosen * hidden * width,
+            experts=used, as_alone=as_alone,
+        )  # fmt: skip
+
+    for tokens in sizes.tokens:
+        keys = ("kernels", "experts", kind, f"{tokens} tokens")
+        figures.measure(keys, partial(measured, tokens))
 
 
-def _attention(ops: TorchOps, sizes: KernelSizes, timed: Timer) -> Iterator[dict[str, Any]]:
+def _attention(
+    ops: RandomOps, sizes: KernelSizes, codec: KVCodec, context: int, timed: Timer, figures: Figures
+) -> None:
     shape, block_size = sizes.attention, 64
-    for codec in CACHES:
-        for context in sizes.contexts:
-            blocks, most = -(-context // block_size), max(sizes.requests)
-            spec = KVCacheSpec.uniform(
-                1, shape.num_kv_heads, shape.head_dim, block_size, most * blocks, codec, codec
-            )
-            cache = ops.kv_cache(spec)
-            q = torch.randn((most, shape.row_width), device=ops.device)
-            alone = None
-            for count in sizes.requests:
-                table = np.arange(count * blocks, dtype=np.int32).reshape(count, blocks)
-                ends = np.arange(count + 1, dtype=np.int32)
-                last = np.full(count, context - 1, np.int32)
-                batch = RaggedBatch(np.zeros(count, np.int32), last, ends, (table,), ends[:-1])
-                bound = ops.bind(batch, cache)
-                rows = q[:count]
-                ops.kv_write(rows, shape, cache, 0, bound)
+    blocks, most = -(-context // block_size), max(sizes.requests)
 
-                def run(rows=rows, cache=cache, bound=bound) -> torch.Tensor:  # type: ignore[no-untyped-def]
-                    return ops.paged_attention(rows, shape, cache, 0, bound)
+    @cache
+    def made() -> tuple[KVCacheArrays, torch.Tensor]:
+        spec = KVCacheSpec.uniform(
+            1, shape.num_kv_heads, shape.head_dim, block_size, most * blocks, codec, codec
+        )
+        cache, rows = ops.kv_cache(spec), torch.randn((most, shape.row_width), device=ops.device)
+        # Keys and values of every position, so that what is far away counts.
+        positions = np.arange(context, dtype=np.int32)
+        for at in range(most):
+            own = torch.randn((context, shape.row_width), device=ops.device)
+            table = np.arange(at * blocks, (at + 1) * blocks, dtype=np.int32)[None]
+            ends = np.array([0, context], np.int32)
+            batch = RaggedBatch(np.zeros(context, np.int32), positions, ends, (table,), ends[:0])
+            ops.kv_write(own, shape, cache, 0, ops.bind(batch, cache))
+        return cache, rows
 
-                first = run()[:1]
-                alone = first if alone is None else alone
-                read = count * context * 2 * shape.num_kv_heads
-                yield _result(
-                    timed(run), read * KV_CODECS[codec].token_bytes(shape.head_dim),
-                    4 * count * context * shape.num_heads * shape.head_dim, kind=codec,
-                    context=context, requests=count, as_alone=_same(first, alone),
-                )  # fmt: skip
+    def run(count: int) -> Callable[[], torch.Tensor]:
+        cache, rows = made()
+        table = np.arange(count * blocks, dtype=np.int32).reshape(count, blocks)
+        ends = np.arange(count + 1, dtype=np.int32)
+        last = np.full(count, context - 1, np.int32)
+        batch = RaggedBatch(np.zeros(count, np.int32), last, ends, (table,), ends[:-1])
+        bound = ops.bind(batch, cache)
+        return lambda: ops.paged_attention(rows[:count], shape, cache, 0, bound)
+
+    def measured(count: int) -> dict[str, Any]:
+        together = run(count)
+        first, alone = together()[:1], run(1)()
+        read = count * context * 2 * shape.num_kv_heads
+        return _result(
+            timed(together), read * KV_CODECS[codec].token_bytes(shape.head_dim),
+            4 * count * context * shape.num_heads * shape.head_dim,
+            as_alone=_same(first, alone), beside_plain=_beside_plain(ops, run(1), alone),
+        )  # fmt: skip
+
+    for count in sizes.requests:
+        keys = ("kernels", "attention", codec, f"{count} of {context}")
+        figures.measure(keys, partial(measured, count))
+
+
+def _beside_plain(ops: RandomOps, run: Callable[[], torch.Tensor], alone: torch.Tensor) -> float:
+    """How far the kernel is from operations of PyTorch, as a share of the largest value."""
+    kernels, ops.kernels = ops.kernels, False
+    try:
+        plain = run()
+    finally:
+        ops.kernels = kernels
+    return float((alone - plain).abs().max() / plain.abs().max())

@@ -4,15 +4,16 @@ Weights are drawn on the device (benchmarks/random_weights.py) and take no memor
 Routers are random as a whole, so that a token chooses experts of its own.
 
 Of each model: decode by batch and depth, prefill, the start to the first token, and the share of a
-decode step in which the device computes nothing. Cases that a JSON file has already are not run
-again, and none begins after the time that is given, so that a call ends within it.
+decode step in which the device computes nothing; each is a figure of its own (gpu_pieces.py).
 """
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -20,6 +21,7 @@ from zlib import crc32
 import numpy as np
 import torch
 
+from benchmarks.gpu_pieces import Figures, has_failed
 from benchmarks.random_weights import RandomOps, stand_in
 from headrace.bench.engine import Case, run_case
 from headrace.config.settings import EngineConfig
@@ -98,8 +100,18 @@ def _made(name: str, shape: tuple[int, ...], codec: str) -> Tensor:
     return stand_in(name, shape, get_codec(codec))
 
 
-def started(shape: str, codec: str, device: torch.device, sizes: ShapeSizes) -> dict[str, Any]:
+def free(device: torch.device) -> None:
+    """Give back what nothing holds any more: a start counts what is in use on the device."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def started(
+    shape: str, codec: str, device: torch.device, sizes: ShapeSizes
+) -> tuple[EngineCore, dict[str, Any]]:
     """An engine over such a model and how long it took: to be ready, and to the first token."""
+    free(device)
     begun_s = time.perf_counter()
     checkpoint = made_checkpoint(shape, codec)
     longest = max(case.positions for case in cases(sizes))
@@ -110,6 +122,7 @@ def started(shape: str, codec: str, device: torch.device, sizes: ShapeSizes) -> 
     )  # fmt: skip
     ops = RandomOps(str(device))
     model = load_model(checkpoint, ops, max_positions=config.max_model_len)
+    ops.release_memory()
     loaded_s = time.perf_counter()
     memory = ops.memory()
     tables = model.cache_layout.num_tables
@@ -125,10 +138,10 @@ def started(shape: str, codec: str, device: torch.device, sizes: ShapeSizes) -> 
     while core.has_work:
         core.step()
     first_s = time.perf_counter()
-    return {
-        "core": core, "load_s": loaded_s - begun_s, "ready_s": ready_s - begun_s,
+    return core, {
+        "load_s": loaded_s - begun_s, "ready_s": ready_s - begun_s,
         "first_token_s": first_s - begun_s, "weight_bytes": model.weight_bytes,
-        "recorded": list(core._recorded.sizes),
+        "kv_tokens": plan.pool_tokens, "recorded": list(core._recorded.sizes),
     }  # fmt: skip
 
 
@@ -140,52 +153,71 @@ def cases(sizes: ShapeSizes) -> Iterator[Case]:
             yield Case(0, sizes.new, batch, depth)
 
 
+GAPS = {"host_gap": True, "host_gap_waiting": False}
+"""Shares of the host, and whether steps are planned ahead meanwhile."""
+
+
 def time_model(
-    name: str,
+    shape: str,
+    codec: str,
     device: torch.device,
     sizes: ShapeSizes,
     limits: dict[str, float] | None,
-    found: dict[str, Any],
-    *,
-    ends_s: float,
-    on_row: Callable[[], None],
+    figures: Figures,
 ) -> None:
-    """Add to `found` the rows it lacks of the model SHAPE-CODEC, as long as there is time.
-
-    limits: of the roof. ends_s: by time.perf_counter. on_row: called after each.
-    """
-    shape, _, codec = name.rpartition("-")
-    rows: dict[str, Any] = found.setdefault("rows", {})
-    wanted = [case for case in cases(sizes) if f"{case.name} b{case.batch}" not in rows]
-    if not wanted and "host_gap" in found:
+    """Measure what lacks of a model, as long as there is time. limits: of the roof."""
+    at = ("shapes", f"{shape}-{codec}")
+    rows = {("rows", f"{case.name} b{case.batch}"): case for case in cases(sizes)}
+    gaps = [(which, str(batch)) for batch in sizes.batches for which in GAPS]
+    if figures.is_late or all(figures.has(*at, *keys) for keys in [*rows, *gaps]):
         return
-    facts = started(shape, codec, device, sizes)
-    core: EngineCore = facts.pop("core")
-    found |= facts
-    for case in wanted:
-        if time.perf_counter() > ends_s:
-            return
-        rows[f"{case.name} b{case.batch}"] = _row(core, case, limits)
-        on_row()
-    if time.perf_counter() <= ends_s:
-        for name, ahead in (("host_gap_waiting", False), ("host_gap", core._plans_ahead)):
-            core._plans_ahead = ahead  # that each step is read before the next is planned
-            found[name] = {str(batch): host_gap(core, batch, device) for batch in sizes.batches}
-        on_row()
+    starts = (figures.get(*at) or {}).get("starts", {})
+    if any(map(has_failed, starts.values())):
+        return
+    cores: list[EngineCore] = []
+
+    def start() -> dict[str, Any]:
+        core, facts = started(shape, codec, device, sizes)
+        cores.append(core)
+        return facts
+
+    # The first compiles the kernels that lie in no cache yet; a call that goes on starts again.
+    if not figures.measure((*at, "starts", str(len(starts) + 1)), start):
+        return
+    for keys, case in rows.items():
+        figures.measure((*at, *keys), partial(row_of, cores[0], case, limits))
+    ahead = cores[0]._plans_ahead
+    for which, batch in gaps:
+        # Or each step is read before the next is planned.
+        cores[0]._plans_ahead = ahead and GAPS[which]
+        figures.measure((*at, which, batch), partial(host_gap, cores[0], int(batch), device))
+    cores.clear()
+    free(device)
 
 
-def _row(core: EngineCore, case: Case, limits: dict[str, float] | None) -> dict[str, Any]:
+def row_of(core: EngineCore, case: Case, limits: dict[str, float] | None) -> dict[str, Any]:
+    """Rates of a case, and their shares of the limits; what the KV cache cannot hold is left out.
+
+    What an earlier case that failed has left behind is ended first."""
+    for name in list(core._requests):
+        core.cancel(name)
+    while core.has_work:
+        core.step()
     needed = case.batch * core.kv.most_blocks(case.positions)
     if case.positions > core.limits.context_tokens or needed > 0.95 * core.kv.num_blocks:
         return {"left_out": f"{needed} blocks; the KV cache has {core.kv.num_blocks}"}
     result = run_case(core, case, repeats=2)
     row: dict[str, Any] = {
         "tokens_per_s": result.tokens_per_s, "bytes_per_s": result.bytes_per_s,
-        "ops_per_s": result.ops_per_s,
+        "ops_per_s": result.ops_per_s, "least_tokens_per_s": result.least_tokens_per_s,
+        "most_tokens_per_s": result.most_tokens_per_s,
     }  # fmt: skip
-    if limits is not None:
-        row["share_of_read"] = result.bytes_per_s / limits["read_bytes_per_s"]
-        row["share_of_bf16"] = result.ops_per_s / limits["bf16_ops_per_s"]
+    for share, rate, limit in (
+        ("share_of_read", result.bytes_per_s, "read_bytes_per_s"),
+        ("share_of_bf16", result.ops_per_s, "bf16_ops_per_s"),
+    ):
+        if limits is not None and limit in limits:
+            row[share] = rate / limits[limit]
     return row
 
 
@@ -194,30 +226,39 @@ CPU_GAP_STEPS = 1
 """On a processor each operation of PyTorch is an event, of which the profiler makes objects."""
 
 
-def host_gap(core: EngineCore, batch: int, device: torch.device) -> float | None:
-    """The share of decode steps in which the device computes nothing, by PyTorch's profiler; None
-    where it sees no kernels. On a processor what PyTorch's operations do not take of a step."""
+def host_gap(core: EngineCore, batch: int, device: torch.device) -> float:
+    """The share of decode steps in which the device computes nothing: kernels by PyTorch's
+    profiler, the time of as many steps without it, as it slows the host. On a processor what
+    PyTorch's operations do not take of a step. Raises RuntimeError where the profiler sees no
+    kernels."""
     on_cuda = device.type == "cuda"
     steps = GAP_STEPS if on_cuda else CPU_GAP_STEPS
-    params = SamplingParams(max_tokens=steps + 4, ignore_eos=True, temperature=0)
+    params = SamplingParams(max_tokens=2 * steps + 4, ignore_eos=True, temperature=0)
     for index in range(batch):
         core.submit(Submit(f"gap{index}", [1 + index % 200, 2], params))
     for _ in range(3):
         core.step()
-    activity = torch.profiler.ProfilerActivity
-    with torch.profiler.profile(activities=[activity.CUDA if on_cuda else activity.CPU]) as seen:
+
+    def steps_s() -> float:
         begun_s = time.perf_counter()
         for _ in range(steps):
             core.step()
         if on_cuda:
             torch.cuda.synchronize(device)
-        seconds = time.perf_counter() - begun_s
+        return time.perf_counter() - begun_s
+
+    activity = torch.profiler.ProfilerActivity
+    seconds = steps_s()
+    with torch.profiler.profile(activities=[activity.CUDA if on_cuda else activity.CPU]) as seen:
+        steps_s()
     while core.has_work:
         core.step()
     events = seen.key_averages()
     kind = "self_device_time_total" if on_cuda else "self_cpu_time_total"
     busy_s = sum(getattr(event, kind) for event in events) / 1e6
-    return max(0.0, 1 - busy_s / seconds) if busy_s else None
+    if not busy_s:
+        raise RuntimeError("the profiler of PyTorch has seen no kernels")
+    return max(0.0, 1 - busy_s / seconds)
 
 
 def transformers_decode(

@@ -114,6 +114,11 @@ class RopeTable:
 SLICE_VALUES = 1 << 26
 """Decoded values of a weight that a backend on a device holds at a time, where it decodes before it
 multiplies: 256 MiB as float32."""
+ATTENTION_CUT = 512
+"""Positions whose attention is summed by itself on a device. Part of the arithmetic: a request of
+32,768 is 64 programs for each head of K and V then."""
+ATTENTION_BYTES = 256 << 20
+"""Such sums that programs leave for others to join, at most."""
 
 
 class DeviceMemory(NamedTuple):

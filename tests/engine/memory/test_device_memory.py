@@ -13,7 +13,7 @@ from headrace.engine.memory.weight_memory import check_weights_fit
 from headrace.engine.recorded_steps import recorded_sizes
 from headrace.errors import ConfigError
 from headrace.models import read_config
-from headrace.ops.interface import DeviceMemory
+from headrace.ops.interface import ATTENTION_BYTES, DeviceMemory
 from tests.engine.mock import MockModel
 from tests.tiny import tiny_checkpoint
 
@@ -74,6 +74,19 @@ def test_recorded_steps_have_memory_of_their_own() -> None:
     assert step_bytes(model, 1000, eager, recorded_tables=2) == none
     assert recorded_sizes(1) == (1,) and recorded_sizes(64)[-1] == 64
     assert recorded_sizes(65)[-1] == 128 and recorded_sizes(9999)[-1] == 512
+
+
+def test_sums_of_long_contexts_are_counted_as_far_as_they_are_left() -> None:
+    model = read_config(tiny_checkpoint())
+    lengths = [1 << 9, 1 << 12, 1 << 40]
+    short, long, endless = (
+        step_bytes(model, 1000, EngineConfig(max_num_seqs=1, max_model_len=length))
+        for length in lengths
+    )
+    shape = model.attention_of(0)
+    one = 4 * 128 * shape.num_kv_heads * shape.value_width
+    assert long - short == 7 * one
+    assert endless - short == ATTENTION_BYTES - one
 
 
 def test_weights_that_a_device_does_not_hold_are_refused() -> None:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,7 +44,7 @@ class Case(NamedTuple):
     constants: dict[str, object]
     pointers: dict[str, str]
     """Types of arguments by name; what is not here is a whole number."""
-    warps: int = 4
+    options: Mapping[str, int] = {"num_warps": 4}
 
 
 def product_cases(grouped: bool) -> dict[str, Case]:
@@ -68,44 +69,52 @@ def product_cases(grouped: bool) -> dict[str, Case]:
             "tiles": "*i32", "out": "*fp32", "scales": "*fp32", "x_scales": "*fp32",
             "x_sums": "*fp32",
         }  # fmt: skip
-        cases[name] = Case(products._kernel, constants, pointers, tiling.warps)
+        warps = {"num_warps": tiling.warps}
+        cases[name] = Case(products._kernel, constants, pointers, warps)
     return cases
 
 
 def attention_cases() -> dict[str, Case]:
-    """Heads of 128 in bfloat16, of 48 in 8 bits with all there is to see, in four bits and FP8, and
-    latents of 512 beside 64."""
+    """Heads of 128 in bfloat16, of 48 in 8 bits with all there is to see, in four bits and FP8, the
+    widest of 8 bits and of float32, and latents of 512 beside 64."""
     from triton import language
 
     from headrace.ops.torch.triton import attention
 
     none = {
         "SPAN": 64, "SPLIT": attention.SPLIT, "K_READ": 0, "V_READ": 0, "K_SCALED": False,
-        "V_SCALED": False, "V_TYPE": language.float32, "ROUND_P": False, "SINKS": False,
-        "SOFTCAP": False, "SLOPES": False, "MASKS": False, "NEAR": False,
+        "V_SCALED": False, "K_HOW": 0, "V_HOW": 0, "K_TYPE": language.float32,
+        "V_TYPE": language.float32, "SINKS": False, "SOFTCAP": False, "SLOPES": False,
+        "MASKS": False, "NEAR": False,
     }  # fmt: skip
     seen = {"SINKS": True, "SOFTCAP": True, "SLOPES": True, "MASKS": True, "NEAR": True}
-    halves = {"V_TYPE": language.bfloat16, "ROUND_P": True}
-    scaled = {"K_SCALED": True, "V_SCALED": True}
+    halves = {"K_TYPE": language.bfloat16, "V_TYPE": language.bfloat16}
+    rounded = {**halves, "K_HOW": 1, "V_HOW": 1}
+    in_parts = {**halves, "K_HOW": 3, "V_HOW": 3}
+    scaled = {**in_parts, "K_SCALED": True, "V_SCALED": True}
     floats = dict.fromkeys(
         ("q", "sinks", "slopes", "out", "maxima", "totals", "k_scales", "v_scales"), "*fp32"
     )
     floats |= dict.fromkeys(("scale", "softcap", "k_of_layer", "v_of_layer"), "fp32")
     whole = dict.fromkeys(("positions", "table", "near_table", "spans"), "*i32")
     pointers = {**floats, **whole, "masks": "*i64", "near_k": "*bf16", "near_v": "*bf16"}
-    bf16 = {"q": "*bf16", "k": "*bf16", "v": "*bf16"}
+    bf16 = {"k": "*bf16", "v": "*bf16"}
     cases = {}
-    for name, sizes, constants, kinds, warps in (
-        ("bf16", (64, 128, 0, 128), {**halves, "SINKS": True}, bf16, 8),
-        ("all", (16, 32, 16, 64), {**scaled, **seen}, {"k": "*i8", "v": "*i8"}, 4),
-        ("packed", (16, 64, 0, 64), {"K_READ": 2, "K_SCALED": True, "V_READ": 1},
-         {"k": "*u8", "v": "*u8"}, 4),
-        ("latent", (16, 512, 64, 512), halves, bf16, 8),
+    for name, sizes, constants, kinds in (
+        ("bf16", (64, 128, 0, 128), {**rounded, "SINKS": True}, bf16),
+        ("all", (16, 32, 16, 64), {**scaled, **seen}, {"k": "*i8", "v": "*i8"}),
+        ("packed", (16, 64, 0, 64), {**in_parts, "K_READ": 2, "K_SCALED": True, "V_READ": 1},
+         {"k": "*u8", "v": "*u8"}),
+        ("widest", (32, 256, 0, 256), {**scaled, "NEAR": True}, {"k": "*i8", "v": "*i8"}),
+        ("f32", (64, 128, 0, 128), {}, {"k": "*fp32", "v": "*fp32"}),
+        ("latent", (16, 512, 64, 512), rounded, bf16),
     ):  # fmt: skip
         named_sizes = dict(zip(("ROWS", "DIMS", "REST", "VALUES"), sizes, strict=True))
+        rows, dims, rest, values = sizes
         cases[f"attention {name}"] = Case(
-            attention._kernel, {**none, **constants, **named_sizes}, {**pointers, **kinds}, warps
-        )
+            attention._kernel, {**none, **constants, **named_sizes}, {**pointers, **kinds},
+            attention.options(rows, values, dims + rest, in_parts=constants.get("K_HOW") == 3),
+        )  # fmt: skip
     joined = {"mixes": "*fp32", **pointers}
     cases["join"] = Case(attention._join, {"ROWS": 16, "VALUES": 128}, joined)
     return cases
@@ -130,22 +139,33 @@ def row_cases() -> dict[str, Case]:
     }
     rotations = {
         f"rope {name}": Case(
-            rope._kernel, {**rotated, **codecs}, {**floats, **places, "k": k, "v": v}, 1
+            rope._kernel,
+            {**rotated, **codecs},
+            {**floats, **places, "k": k, "v": v},
+            {"num_warps": 1},
         )
         for name, (codecs, k, v) in kinds.items()
     }
     return {
         "quantise": Case(
             rows._quantise, {"BLOCKS": 32, "BLOCK": 32, "SUMS": True},
-            {**floats, "numbers": "*i8"}, 1,
+            {**floats, "numbers": "*i8"}, {"num_warps": 1},
         ),
-        "norm": Case(rows._norm, norm, floats, 8),
+        "norm": Case(rows._norm, norm, floats, {"num_warps": 8}),
         **rotations,
     }  # fmt: skip
 
 
 def cases_of(capability: int) -> dict[str, Case]:
     return {**product_cases(capability == 90), **attention_cases(), **row_cases()}
+
+
+ALIGNED: list[list[object]] = [["tt.divisibility", 16]]
+SIZES = ("head_dim", "value_dim", "width", "outs", "row_width", "block_size", "run")
+"""Arguments that are multiples of 16 in models, as a launch finds: loads are wide then."""
+SHARED_BYTES = {80: 163 << 10, 90: 227 << 10}
+"""Memory of a multiprocessor that a program may have (CUDA programming guide, table of compute
+capabilities)."""
 
 
 @pytest.mark.parametrize("capability", [80, 90])
@@ -157,17 +177,24 @@ def test_the_kernels_compile_for_devices_that_are_not_here(capability: int) -> N
     target = pytest.importorskip("triton.backends.compiler").GPUTarget("cuda", capability, 32)
     for name, case in cases_of(capability).items():
         types: dict[str, object] = {}
-        for argument in case.kernel.arg_names:
+        aligned: dict[tuple[int, ...], list[list[object]]] = {}
+        for place, argument in enumerate(case.kernel.arg_names):
             if argument in case.constants:
                 types[argument] = "constexpr"
             elif argument.endswith("strides"):
                 types[argument] = ("i64",) * 6
+                aligned |= {(place, part): ALIGNED for part in range(6)}
             else:
                 types[argument] = case.pointers.get(argument, "i32")
-        source = compiler.ASTSource(fn=case.kernel, signature=types, constexprs=case.constants)
+                if argument in case.pointers or argument in SIZES:
+                    aligned[place,] = ALIGNED
+        source = compiler.ASTSource(
+            fn=case.kernel, signature=types, constexprs=case.constants, attrs=aligned
+        )
         with named(case=name), warnings.catch_warnings():
             # Of Triton, on what it will do by default in later versions.
             warnings.simplefilter("ignore")
-            made = compiler.compile(source, target=target, options={"num_warps": case.warps})
+            made = compiler.compile(source, target=target, options={**case.options})
             assert len(made.asm["cubin"]) > 1000
+            assert made.metadata.shared <= SHARED_BYTES[capability]
             assert "mma" in made.asm["ptx"] or case.kernel is not products._kernel

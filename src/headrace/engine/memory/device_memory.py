@@ -9,7 +9,7 @@ from __future__ import annotations
 from headrace.config.settings import EngineConfig
 from headrace.engine.recorded_steps import recorded_sizes
 from headrace.models import DecoderConfig
-from headrace.ops.interface import SLICE_VALUES, DeviceMemory
+from headrace.ops.interface import ATTENTION_BYTES, ATTENTION_CUT, SLICE_VALUES, DeviceMemory
 
 LIVE_ROWS = 6
 """Arrays of a step as wide as the widest that are held at a time: inputs and outputs of an
@@ -25,6 +25,9 @@ allocator rounds up."""
 TABLE_BYTES = 16
 """For each entry of a block table of a recorded step: itself, a copy by tiles, which may be of four
 bytes for a kernel."""
+
+TILE_ROWS = 128
+"""Rows of q that a request of one token has at most in attention, for each head of K."""
 
 DECODE_BYTES = 16
 """For each value of a slice of a weight that is decoded: itself, and the numbers it is made of."""
@@ -53,12 +56,16 @@ def step_bytes(
     rows = config.max_num_batched_tokens
     decoded = DECODE_BYTES * min(SLICE_VALUES, model.hidden_size * max(vocab_size, 2 * inner))
     drawn = LOGIT_BYTES * min(rows, config.max_num_seqs) * vocab_size
-    taken = 4 * LIVE_ROWS * rows * widest + drawn + decoded
+    length = config.max_model_len or model.max_positions
+    cuts = config.max_num_seqs * -(-length // ATTENTION_CUT)
+    left = 4 * TILE_ROWS * cuts * max(each.num_kv_heads * each.value_width for each in shapes)
+    shared = decoded + min(ATTENTION_BYTES, left)
+    taken = 4 * LIVE_ROWS * rows * widest + drawn + shared
     if not recorded_tables or config.enforce_eager:
         return taken
     # Activations of all sizes lie in the same place; tables and logits of each size stay.
     sizes = recorded_sizes(config.max_num_seqs)
-    columns = -(-(config.max_model_len or model.max_positions) // config.block_size)
+    columns = -(-length // config.block_size)
     tables = TABLE_BYTES * recorded_tables * columns
-    recorded = 4 * LIVE_ROWS * sizes[-1] * widest + decoded
+    recorded = 4 * LIVE_ROWS * sizes[-1] * widest + shared
     return taken + recorded + sum(sizes) * (tables + 4 * vocab_size)

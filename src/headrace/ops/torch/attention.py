@@ -260,7 +260,7 @@ class _Run:
         terms, of_rows, near_table = self._terms, self._positions, self._near_table
         positions = self._batch.once(
             ("kernel positions", rows, group),
-            lambda: of_rows.int().repeat_interleave(group, dim=1),
+            lambda: _of_tokens(of_rows, self._tiles.tokens).int().repeat_interleave(group, dim=1),
         )
         tables = self._batch.once(("kernel tables", rows, self._place.table), table.int)
         spans = self._batch.once(
@@ -308,6 +308,13 @@ def _spans(shape: AttentionShape, tiles: DeviceTiles) -> Spans:
         opening = torch.maximum(opening, first - first % shape.chunk)
         host_opening = np.maximum(host_opening, host_first - host_first % shape.chunk)
     return Spans(opening // SPAN, last, np.stack([host_opening // SPAN, host_last]))
+
+
+def _of_tokens(positions: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """Positions int64[T, rows], -1 in rows that a tile is padded with: their token is that of the
+    row before."""
+    again = torch.nn.functional.pad(tokens[:, 1:] == tokens[:, :-1], (1, 0))
+    return torch.where(again, -1, positions)
 
 
 def _products(left: torch.Tensor, right: torch.Tensor, together: int) -> torch.Tensor:

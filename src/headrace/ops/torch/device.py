@@ -26,7 +26,7 @@ def find_device(name: str) -> torch.device:
     index, count = int(number or 0), torch.cuda.device_count()
     if index >= count:
         found = "cuda:0" if count == 1 else f"cuda:0 to cuda:{count - 1}"
-        raise ConfigError(f"--device is {name}; this machine has {found}")
+        raise ConfigError(f"--device is {name}; this machine has {found}: choose one of these")
     return torch.device("cuda", index)
 
 

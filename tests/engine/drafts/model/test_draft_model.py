@@ -165,6 +165,16 @@ def test_a_long_prompt_is_read_in_parts_and_others_go_on_meanwhile() -> None:
     assert share_of(core) == 1
 
 
+def test_a_pass_that_draws_nothing_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time would be that of starting it, where a device computes beside the host."""
+    draft, waited = make_draft(MockModel()), []
+    monkeypatch.setattr(draft._ops, "wait_for", waited.append)
+    core = drafting(draft, max_num_batched_tokens=512)
+    core.submit(submit("long", prompt(2 * CATCH_UP_TOKENS + 5), max_tokens=8))
+    drain(core)
+    assert len(waited) == 2, "all parts of the prompt but the last, which draws"
+
+
 def test_a_prompt_that_others_share_is_read_once() -> None:
     model = MockModel()
     core = drafting(make_draft(model), max_num_batched_tokens=512)

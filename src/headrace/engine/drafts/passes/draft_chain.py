@@ -349,6 +349,9 @@ class DraftChain(ABC, Generic[Maker]):
             for row in rows
             if row.draws
         ]
+        if not places:
+            # Whoever reads a draw waits for the pass; else its time would be that of starting it.
+            self._ops.wait_for(logits)
         drawn = iter(self._sampler.sample(logits, places) if places else ())
         found: list[SampledToken | None] = [None] * len(rows)
         drawing = [index for index, row in enumerate(rows) if row.draws]

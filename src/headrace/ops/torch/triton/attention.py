@@ -6,6 +6,10 @@ are cut at multiples of SPLIT spans: each cut's sums begin at zero, and are join
 order, by one program or, where there are few, by one that joins what others left. A tile has always
 as many rows and a span as many positions, so a token's result does not depend on the batch. K and V
 are read where they lie, in any kind.
+
+Codes are exact in bfloat16, as K and V in it are. So what meets them is cut into three numbers of
+bfloat16 whose sum it is, and each is multiplied by the codes, with sums in float32; scales come
+behind the products of K and before those of V. K and V in float32 meet float32.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import torch
 import triton
 import triton.language as tl
 
+from headrace.ops.interface import ATTENTION_BYTES, ATTENTION_CUT
 from headrace.ops.kv import NEAR_SPAN, AttentionShape, KVCodec
 from headrace.ops.torch.kv_pool import StoredKV, StoredPart
 from headrace.ops.torch.triton.kinds import e4m3
@@ -32,17 +37,16 @@ READERS: Mapping[KVCodec, int] = {
 
 LEAST_TILE = 16
 """Rows and columns that a product of tiles takes at least."""
-SPLIT = 8
-"""Spans whose sums are joined as one, 512 positions. Part of the arithmetic: a request of 32,768
-positions is 64 programs for each head of K and V then."""
+SPLIT = ATTENTION_CUT // NEAR_SPAN
+"""Spans whose sums are joined as one."""
 FEW_PROGRAMS = 264
 """With fewer, each cut of the positions goes to a program of its own: two for each multiprocessor
 of a large device (132)."""
-MOST_PARTS = 8192
-"""Programs that leave sums to be joined, at most: 256 MiB of them at 64 rows of 128 values."""
-WIDEST = 256
-"""Width of a head of which a span is multiplied as float32 at most: tiles of it have to lie in the
-memory of a multiprocessor."""
+WIDEST, WIDEST_F32 = 256, 128
+"""Width of a head that is multiplied in parts, and as float32, at most: tiles of a span have to lie
+in the memory of a multiprocessor."""
+WHOLE, ROUNDED, PARTS = tl.constexpr(0), tl.constexpr(1), tl.constexpr(3)
+"""What meets K or V: float32, what is rounded to bfloat16 already, three numbers of it."""
 
 
 class Tile(NamedTuple):
@@ -51,7 +55,7 @@ class Tile(NamedTuple):
     q: torch.Tensor
     """f32[T, kv_heads, rows, head_dim], rounded and turned as K is."""
     positions: torch.Tensor
-    """int32[T, rows], the position of each row's token."""
+    """int32[T, rows], the position of each row's token; -1 for rows of no token."""
     table: torch.Tensor
     """int32[T, B]"""
     spans: torch.Tensor
@@ -69,10 +73,9 @@ class Tile(NamedTuple):
 
 
 @triton.jit
-def _part(codes, scales, strides, of_layer, block, slot, head, seen, first, width,
-          size: tl.constexpr, READ: tl.constexpr, SCALED: tl.constexpr,
-          TYPE: tl.constexpr):  # fmt: skip
-    """[64, size] of K or V from dimension `first` on; what is not seen is 0."""
+def _codes(codes, strides, block, slot, head, seen, first, width,
+           size: tl.constexpr, READ: tl.constexpr, TYPE: tl.constexpr):  # fmt: skip
+    """[64, size] numbers of K or V from dimension `first` on; what is not seen is 0."""
     at = first + tl.arange(0, size)
     start = block * strides[0] + slot * strides[1] + head * strides[2]
     mask = seen[:, None] & (at < width)[None, :]
@@ -82,11 +85,42 @@ def _part(codes, scales, strides, of_layer, block, slot, head, seen, first, widt
     else:
         values = tl.load(codes + start[:, None] + at[None, :], mask=mask, other=0)
         if READ == FP8:
-            values = e4m3(values.to(tl.int32)) * of_layer
+            values = e4m3(values.to(tl.int32))
+    return values.to(TYPE)
+
+
+@triton.jit
+def _scales(scales, strides, of_layer, block, slot, head, seen, READ: tl.constexpr,
+            SCALED: tl.constexpr):  # fmt: skip
+    """f32[64], what the numbers of each position are multiplied by."""
     if SCALED:
         place = block * strides[3] + slot * strides[4] + head * strides[5]
-        values = values.to(tl.float32) * tl.load(scales + place, mask=seen, other=0.0)[:, None]
-    return values.to(TYPE)
+        factors = tl.load(scales + place, mask=seen, other=0.0)
+    else:
+        factors = tl.full(seen.shape, 1.0, dtype=tl.float32)
+        if READ == FP8:
+            factors = factors * of_layer
+    return factors
+
+
+@triton.jit
+def _rounded(x):
+    return (bf16_bits(x) << 16).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _product(x, values, total, HOW: tl.constexpr, TYPE: tl.constexpr):
+    """total + x times values, which are of TYPE; the smallest part comes first."""
+    if HOW == PARTS:
+        high = _rounded(x)
+        middle = _rounded(x - high)
+        low = x - high - middle
+        total = tl.dot(low.to(TYPE), values, total, input_precision="ieee")
+        total = tl.dot(middle.to(TYPE), values, total, input_precision="ieee")
+        total = tl.dot(high.to(TYPE), values, total, input_precision="ieee")
+    else:
+        total = tl.dot(x.to(TYPE), values, total, input_precision="ieee")
+    return total
 
 
 @triton.jit
@@ -101,7 +135,11 @@ def _joined(highest, total, mixed, further, more, others):
     return higher, total, mixed
 
 
-@triton.jit(do_not_specialize=["per_program", "parts"])
+COUNTS = ("tiles", "entries", "near_entries", "mask_spans", "per_program", "parts", "count")
+"""Arguments that no load is aligned by: a kernel is not compiled again for other ones."""
+
+
+@triton.jit(do_not_specialize=COUNTS[:-1])
 def _kernel(
     q, positions, table, spans, sinks, slopes, masks, out, maxima, totals,
     k, k_scales, k_strides, k_of_layer, v, v_scales, v_strides, v_of_layer,
@@ -111,13 +149,15 @@ def _kernel(
     ROWS: tl.constexpr, DIMS: tl.constexpr, REST: tl.constexpr, VALUES: tl.constexpr,
     SPAN: tl.constexpr, SPLIT: tl.constexpr,
     K_READ: tl.constexpr, V_READ: tl.constexpr, K_SCALED: tl.constexpr, V_SCALED: tl.constexpr,
-    V_TYPE: tl.constexpr, ROUND_P: tl.constexpr, SINKS: tl.constexpr, SOFTCAP: tl.constexpr,
-    SLOPES: tl.constexpr, MASKS: tl.constexpr, NEAR: tl.constexpr,
+    K_HOW: tl.constexpr, V_HOW: tl.constexpr, K_TYPE: tl.constexpr, V_TYPE: tl.constexpr,
+    SINKS: tl.constexpr, SOFTCAP: tl.constexpr, SLOPES: tl.constexpr, MASKS: tl.constexpr,
+    NEAR: tl.constexpr,
 ):  # fmt: skip
     tile, head = tl.program_id(0).to(tl.int64), tl.program_id(1) % kv_heads
     row = tl.program_id(1) // kv_heads * ROWS + tl.arange(0, ROWS)
     dim, value = tl.arange(0, DIMS), tl.arange(0, VALUES)
-    has_row = row < rows
+    own = tl.load(positions + tile * rows + row, mask=row < rows, other=-1)
+    has_row = own >= 0
     of = (tile * kv_heads + head) * rows + row
     inside = has_row[:, None] & (dim < head_dim)[None, :]
     query = tl.load(q + of[:, None] * head_dim + dim[None, :], mask=inside, other=0.0)
@@ -125,7 +165,10 @@ def _kernel(
         rest = DIMS + tl.arange(0, REST)
         inside = has_row[:, None] & (rest < head_dim)[None, :]
         query_rest = tl.load(q + of[:, None] * head_dim + rest[None, :], mask=inside, other=0.0)
-    own = tl.load(positions + tile * rows + row, mask=has_row, other=-1)
+    if K_HOW == ROUNDED:
+        query = query.to(K_TYPE)
+        if REST > 0:
+            query_rest = query_rest.to(K_TYPE)
     opening = tl.zeros((ROWS,), dtype=tl.int32)
     if window > 0:
         opening = tl.maximum(opening, own + 1 - window)
@@ -163,26 +206,30 @@ def _kernel(
             some = tl.max(far.to(tl.int32), axis=0) > 0
             block = tl.load(table + tile * entries + at // block_size, mask=some, other=0)
             block, slot = block.to(tl.int64), at % block_size
-            keys = _part(k, k_scales, k_strides, k_of_layer, block, slot, head, some, 0, head_dim,
-                         DIMS, K_READ, K_SCALED, query.dtype)  # fmt: skip
-            scores = tl.dot(query, tl.trans(keys), input_precision="ieee")
+            scores = tl.zeros((ROWS, SPAN), dtype=tl.float32)
             if REST > 0:
-                keys = _part(k, k_scales, k_strides, k_of_layer, block, slot, head, some, DIMS,
-                             head_dim, REST, K_READ, K_SCALED, query.dtype)  # fmt: skip
-                scores += tl.dot(query_rest, tl.trans(keys), input_precision="ieee")
+                keys = _codes(k, k_strides, block, slot, head, some, DIMS, head_dim, REST, K_READ,
+                              K_TYPE)  # fmt: skip
+                scores = _product(query_rest, tl.trans(keys), scores, K_HOW, K_TYPE)
+            keys = _codes(k, k_strides, block, slot, head, some, 0, head_dim, DIMS, K_READ, K_TYPE)
+            scores = _product(query, tl.trans(keys), scores, K_HOW, K_TYPE)
+            if K_SCALED or K_READ == FP8:
+                factors = _scales(k_scales, k_strides, k_of_layer, block, slot, head, some, K_READ,
+                                  K_SCALED)  # fmt: skip
+                scores = scores * factors[None, :]
             if NEAR:
                 nearby = tl.max(beside.to(tl.int32), axis=0) > 0
                 near_block = tl.load(
                     near_table + tile * near_entries + at // block_size, mask=nearby, other=0
                 ).to(tl.int64)
-                keys = _part(near_k, near_k, near_k_strides, 1.0, near_block, slot, head, nearby, 0,
-                             head_dim, DIMS, PLAIN, False, query.dtype)  # fmt: skip
-                other = tl.dot(query, tl.trans(keys), input_precision="ieee")
+                other = tl.zeros((ROWS, SPAN), dtype=tl.float32)
                 if REST > 0:
-                    keys = _part(near_k, near_k, near_k_strides, 1.0, near_block, slot, head,
-                                 nearby, DIMS, head_dim, REST, PLAIN, False,
-                                 query.dtype)  # fmt: skip
-                    other += tl.dot(query_rest, tl.trans(keys), input_precision="ieee")
+                    keys = _codes(near_k, near_k_strides, near_block, slot, head, nearby, DIMS,
+                                  head_dim, REST, PLAIN, K_TYPE)  # fmt: skip
+                    other = _product(query_rest, tl.trans(keys), other, K_HOW, K_TYPE)
+                keys = _codes(near_k, near_k_strides, near_block, slot, head, nearby, 0, head_dim,
+                              DIMS, PLAIN, K_TYPE)  # fmt: skip
+                other = _product(query, tl.trans(keys), other, K_HOW, K_TYPE)
                 scores = tl.where(beside, other, scores)
             scores = scores * scale
             if SOFTCAP:
@@ -198,21 +245,25 @@ def _kernel(
             higher = tl.maximum(most, tl.max(scores, axis=1))
             finite = tl.where(higher == float("-inf"), 0.0, higher)
             p = tl.exp(scores - finite[:, None])
-            if ROUND_P:
-                p = (bf16_bits(p) << 16).to(tl.float32, bitcast=True)
+            if V_HOW == ROUNDED:
+                p = _rounded(p)
             keep = tl.where(most == higher, 1.0, tl.exp(most - finite))
             weight = weight * keep + tl.sum(p, axis=1)
-            values = _part(v, v_scales, v_strides, v_of_layer, block, slot, head, some, 0,
-                           value_dim, VALUES, V_READ, V_SCALED, V_TYPE)  # fmt: skip
-            sums = sums * keep[:, None]
+            values = _codes(v, v_strides, block, slot, head, some, 0, value_dim, VALUES, V_READ,
+                            V_TYPE)  # fmt: skip
             of_far = p
             if NEAR:
                 of_far = tl.where(beside, 0.0, p)
-            sums += tl.dot(of_far.to(V_TYPE), values, input_precision="ieee")
+            shares = of_far
+            if V_SCALED or V_READ == FP8:
+                factors = _scales(v_scales, v_strides, v_of_layer, block, slot, head, some, V_READ,
+                                  V_SCALED)  # fmt: skip
+                shares = shares * factors[None, :]
+            sums = _product(shares, values, sums * keep[:, None], V_HOW, V_TYPE)
             if NEAR:
-                values = _part(near_v, near_v, near_v_strides, 1.0, near_block, slot, head, nearby,
-                               0, value_dim, VALUES, PLAIN, False, V_TYPE)  # fmt: skip
-                sums += tl.dot((p - of_far).to(V_TYPE), values, input_precision="ieee")
+                values = _codes(near_v, near_v_strides, near_block, slot, head, nearby, 0,
+                                value_dim, VALUES, PLAIN, V_TYPE)  # fmt: skip
+                sums = _product(p - of_far, values, sums, V_HOW, V_TYPE)
             most = higher
         highest, total, mixed = _joined(highest, total, mixed, most, weight, sums)
     if parts == 1:
@@ -222,16 +273,19 @@ def _kernel(
         tl.store(maxima + place, highest, mask=has_row)
         tl.store(totals + place, total, mask=has_row)
         of = place
+        # Most parts are of positions that are not there yet: what has seen nothing leaves nothing.
+        has_row = has_row & (total != 0.0)
     place = of[:, None] * value_dim + value[None, :]
     tl.store(out + place, mixed, mask=has_row[:, None] & (value < value_dim)[None, :])
 
 
-@triton.jit
-def _join(mixes, maxima, totals, out, count, parts, value_dim, ROWS: tl.constexpr,
-          VALUES: tl.constexpr):  # fmt: skip
+@triton.jit(do_not_specialize=COUNTS[-2:])
+def _join(mixes, maxima, totals, positions, out, count, rows, kv_heads, parts, value_dim,
+          ROWS: tl.constexpr, VALUES: tl.constexpr):  # fmt: skip
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     value = tl.arange(0, VALUES)
-    has_row = row < count
+    own = row // (rows * kv_heads) * rows + row % rows
+    has_row = tl.load(positions + own, mask=row < count, other=-1) >= 0
     inside = has_row[:, None] & (value < value_dim)[None, :]
     highest = tl.full((ROWS,), float("-inf"), dtype=tl.float32)
     total = tl.zeros((ROWS,), dtype=tl.float32)
@@ -241,8 +295,9 @@ def _join(mixes, maxima, totals, out, count, parts, value_dim, ROWS: tl.constexp
         further = tl.load(maxima + place, mask=has_row, other=float("-inf"))
         more = tl.load(totals + place, mask=has_row, other=0.0)
         others = tl.load(
-            mixes + place[:, None] * value_dim + value[None, :], mask=inside, other=0.0
-        )
+            mixes + place[:, None] * value_dim + value[None, :],
+            mask=inside & (more != 0.0)[:, None], other=0.0,
+        )  # fmt: skip
         highest, total, mixed = _joined(highest, total, mixed, further, more, others)
         place += count
     mixed = mixed / tl.where(has_row, total, 1.0)[:, None]
@@ -251,11 +306,12 @@ def _join(mixes, maxima, totals, out, count, parts, value_dim, ROWS: tl.constexp
 
 def takes(shape: AttentionShape, stored: StoredKV) -> bool:
     """Whether attention over what is stored so is computed here."""
-    in_bf16 = stored.k.codec == stored.values.codec == "bf16"
+    kinds, widest = {stored.k.codec, stored.values.codec}, max(shape.head_dim, shape.value_width)
     # Of two numbers in a byte, values that are a part of their keys begin with the first.
     in_pairs = shape.latent and stored.k.codec == "q4_0"
     whole = not in_pairs or (shape.head_dim - shape.value_width) % 2 == 0
-    return whole and (in_bf16 or max(shape.head_dim, shape.value_width) <= WIDEST)
+    most = WIDEST_F32 if "f32" in kinds else WIDEST
+    return whole and (kinds == {"bf16"} or widest <= most)
 
 
 def attend(tile: Tile, shape: AttentionShape, stored: StoredKV, block_size: int) -> torch.Tensor:
@@ -270,7 +326,8 @@ def attend(tile: Tile, shape: AttentionShape, stored: StoredKV, block_size: int)
     of_program = min(_whole(rows), 64 if values <= 128 else 32 if values <= 256 else 16)
     blocks = triton.cdiv(rows, of_program)
     splits, programs = tile.splits, tiles * kv_heads * blocks
-    spread = programs < FEW_PROGRAMS and splits > 1 and programs * splits <= MOST_PARTS
+    left = 4 * splits * tiles * kv_heads * rows * width
+    spread = programs < FEW_PROGRAMS and splits > 1 and left <= ATTENTION_BYTES
     parts = splits if spread else 1
     out = tile.q.new_empty((tiles, kv_heads, rows, width))
     mixes = out.new_empty((parts, *out.shape)) if spread else out
@@ -278,10 +335,13 @@ def attend(tile: Tile, shape: AttentionShape, stored: StoredKV, block_size: int)
     totals = torch.empty_like(maxima) if maxima is not None else None
     dims = max(LEAST_TILE, 1 << (head_dim.bit_length() - 1))
     rest = _whole(head_dim - dims) if head_dim > dims else 0
-    q_type = torch.bfloat16 if k.codec == "bf16" and not on_processor else torch.float32
-    v_type = tl.bfloat16 if v.codec == "bf16" and not on_processor else tl.float32
+    k_how, v_how = _how(k.codec), _how(v.codec)
+    # The interpreter multiplies no bfloat16: there its numbers are float32.
+    k_type, v_type = (
+        tl.float32 if how == WHOLE.value or on_processor else tl.bfloat16 for how in (k_how, v_how)
+    )
     _kernel[(tiles, kv_heads * blocks, parts)](
-        tile.q.to(q_type), tile.positions, tile.table, tile.spans, tile.sinks, tile.slopes,
+        tile.q, tile.positions, tile.table, tile.spans, tile.sinks, tile.slopes,
         tile.masks, mixes, maxima, totals,
         k.codes, k.scales, strides_of(k), k.of_layer, v.codes, v.scales, strides_of(v), v.of_layer,
         tile.near_table, near_k.codes, strides_of(near_k), near_v.codes, strides_of(near_v),
@@ -291,17 +351,32 @@ def attend(tile: Tile, shape: AttentionShape, stored: StoredKV, block_size: int)
         shape.scale, shape.softcap, shape.window, shape.chunk, 1 if spread else splits, parts,
         ROWS=of_program, DIMS=dims, REST=rest, VALUES=values, SPAN=NEAR_SPAN, SPLIT=SPLIT,
         K_READ=READERS[k.codec], V_READ=READERS[v.codec], K_SCALED=k.scales is not None,
-        V_SCALED=v.scales is not None, V_TYPE=v_type, ROUND_P=v.codec == "bf16",
+        V_SCALED=v.scales is not None, K_HOW=k_how, V_HOW=v_how, K_TYPE=k_type, V_TYPE=v_type,
         SINKS=tile.sinks is not None, SOFTCAP=shape.softcap > 0, SLOPES=tile.slopes is not None,
         MASKS=tile.masks is not None, NEAR=stored.near is not None,
-        num_warps=8 if of_program * values >= 8192 else 4,
+        **options(of_program, values, dims + rest, in_parts=PARTS.value in (k_how, v_how)),
     )  # fmt: skip
     if spread:
         count = tiles * kv_heads * rows
         _join[(triton.cdiv(count, LEAST_TILE),)](
-            mixes, maxima, totals, out, count, parts, width, ROWS=LEAST_TILE, VALUES=values
-        )
+            mixes, maxima, totals, tile.positions, out, count, rows, kv_heads, parts, width,
+            ROWS=LEAST_TILE, VALUES=values,
+        )  # fmt: skip
     return out
+
+
+def options(rows: int, values: int, dims: int, *, in_parts: bool) -> dict[str, int]:
+    """How a program of so many rows and widths is compiled: its warps, and the spans whose loads
+    are under way at a time, of which a multiprocessor has to have the memory beside the parts of
+    what meets them."""
+    warps = 8 if rows * values >= 8192 else 4
+    return {"num_warps": warps, "num_stages": 1 if in_parts and max(values, dims) > 128 else 3}
+
+
+def _how(codec: KVCodec) -> int:
+    """What meets K or V in this kind."""
+    found = WHOLE if codec == "f32" else ROUNDED if codec == "bf16" else PARTS
+    return int(found.value)
 
 
 def _values(stored: StoredKV) -> StoredPart:

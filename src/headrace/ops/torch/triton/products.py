@@ -31,7 +31,8 @@ ENOUGH_PROGRAMS = 512
 """Programs with which a device is busy (large ones have 132 to 160 multiprocessors, and a few
 programs fit on each); with fewer, segments go to programs of their own."""
 UNDER_WAY = 128
-"""Values of k whose loads are under way at a time: steps of so many are written out in a row."""
+"""Values of k whose loads are under way at a time where rows are few: steps of so many are written
+out in a row. Where they are many, other warps load meanwhile, and registers would not suffice."""
 JOINED = 1024
 """Values that a program adds up from segments."""
 
@@ -82,7 +83,7 @@ class Groups(NamedTuple):
         return cls(order.int(), rows, facts.int())
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "steps", "runs", "sources", "tile_count"])
 def _kernel(
     x, x_scales, x_sums, data, scales, out, order, tiles,
     rows, outs, width, steps, row_bytes, run, runs, sources, tile_count,
@@ -210,6 +211,10 @@ def tile_rows(codec: str, rows: int) -> int:
     return MANY.rows if KINDS[codec].floats or rows > FEW.rows else FEW.rows
 
 
+def _steps_in_a_row(kind: Kind, shape: TileShape) -> int:
+    return max(1, UNDER_WAY // kind.step) if shape is FEW else 1
+
+
 def _launched(
     x: torch.Tensor, matrix: Matrix, outs: int, rows: int, groups: Groups | None, sources: int = 1
 ) -> torch.Tensor:
@@ -237,7 +242,7 @@ def _launched(
         ROWS=shape.rows, OUTS=shape.outs, STEP=kind.step, UNPACK=kind.unpack,
         HALVES=kind.halves, MINIMUM=kind.minimum, FLOATS=kind.floats,
         SCALES=matrix.scales is not None, SPREAD=spread, GROUPED=groups is not None,
-        PER_SEGMENT=SEGMENT // kind.step, UNROLL=max(1, UNDER_WAY // kind.step),
+        PER_SEGMENT=SEGMENT // kind.step, UNROLL=_steps_in_a_row(kind, shape),
         num_warps=shape.warps,
     )  # fmt: skip
     if spread:
