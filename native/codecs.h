@@ -36,7 +36,8 @@ enum class Scales : uint8_t {
   exponent,  // u8 e[16]: 2^(e - 128)
   small,     // u8 [group][16]: half of an E4M3 number without a sign
   folded,    // f32 d[16], u8 [group][16]: d times half of such a number
-  bytes,     // f16 d[16] (m[16]), i8 scale[group][16] (u8 min[group][16]): d * scale, m * min
+  bytes,     // f16 d[16] (m[16]), i8 scale[group][16] (u8 min[group][16], or where
+             // blocks are summed [two tiles][16][2]): d * scale, m * min
   nibbles,   // f16 d[16], m[16], u8 [group][16]: the scale in the low nibble, the min in the high
   odd,       // f16 d[16], and s in bits of a tile's own (BookFacts): d * factor * (2 s + 1)
 };
@@ -148,6 +149,14 @@ static constexpr const CodecFacts& facts(Codec codec) {
   return kCodecFacts[static_cast<int>(codec)];
 }
 static constexpr bool is_quantised(Codec codec) { return facts(codec).groups > 0; }
+
+// Whether activations share a scale over the blocks of a kind, of 256 with one scale and whole numbers that
+// multiply it for the tiles: then sums of a block are whole numbers, which meet floats once. The coarser
+// rounding shows less than that of four bits does, but beside that of more bits it would show (docs/kernels.md).
+static constexpr bool sums_blocks(const CodecFacts& f) {
+  return f.scales == Scales::bytes && f.groups == 1 && f.low_bits + f.high_bits == 4;
+}
+constexpr int64_t kBlockOfTiles = 8;  // tiles of such a block
 
 // Whether products round activations to bfloat16.
 static constexpr bool rounds_activations(Codec codec) {

@@ -35,6 +35,7 @@ void copy_row(const PackedMatrix& weight, const Operand& from, int64_t i, const 
   copy(to.q, from.q, weight.tiles * kTile);
   copy(to.d, from.d, weight.tiles);
   copy(to.start, from.start, groups);
+  if (to.whole_sums != nullptr) return copy(to.whole_sums, from.whole_sums, groups);
   copy(to.sums, from.sums, groups);
 }
 

@@ -27,7 +27,11 @@ Operand from_row(const Operand& all, const PackedMatrix& weight, int64_t first) 
     to.q += first * weight.tiles * kTile;
     to.d += first * weight.tiles;
     to.start += first * weight.tiles * groups;
-    to.sums += first * weight.tiles * groups;
+    if (to.whole_sums != nullptr) {
+      to.whole_sums += first * weight.tiles * groups;
+    } else {
+      to.sums += first * weight.tiles * groups;
+    }
   }
   return to;
 }

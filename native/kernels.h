@@ -47,7 +47,10 @@ struct Operand {
   int8_t* q;       // [rows][tiles][32]
   float* d;        // scale, [rows][tiles]
   int32_t* start;  // -zero * sum of q of the group, [rows][tiles][groups]: where integer sums begin
-  float* sums;     // d * sum of q of the group, [rows][tiles][groups]: what mins are multiplied by
+  // What mins are multiplied by, [rows][tiles][groups]: d * sum of q of the group, or, of kinds that sum
+  // blocks, that sum alone; the other one is null.
+  float* sums;
+  int16_t* whole_sums;
 };
 
 // (x - mean) / sqrt(variance + eps) * weight + bias; without `centred`, mean is 0.

@@ -219,31 +219,42 @@ static void panels_scaled(const LinearArgs& a, int64_t panel, int64_t count, int
   }
 }
 
+// The t-th tile of those at w, which is of tiles or of blocks.
+template <class Unpacked>
+HEADRACE_INLINE auto& tile_of(Unpacked* w, int64_t t) {
+  if constexpr (Unpacked::kTiles == 1) {
+    return w[t];
+  } else {
+    return w[t / Unpacked::kTiles].tiles[t % Unpacked::kTiles];
+  }
+}
+
 // Bytes of `tiles` unpacked tiles less what they mean zero by: signed, so that sums need no start.
-template <int kZero, class Tile>
-static void centre(Tile* w, int64_t tiles) {
+template <int kZero, class Unpacked>
+static void centre(Unpacked* w, int64_t tiles) {
   const I by = _mm512_set1_epi8(static_cast<char>(kZero));
   for (int64_t t = 0; t < tiles; ++t) {
-    for (auto& four : w[t].bytes) {
+    for (auto& four : tile_of(w, t).bytes) {
       _mm512_storeu_si512(four, _mm512_sub_epi8(_mm512_loadu_si512(four), by));
     }
   }
 }
 
 // sums += x * w of MR rows and a panel over `tiles` unpacked tiles. The integers of a tile of k come by way
-// of `whole`, while those of the tile before meet their scales as in unpacked_tiles.
-template <class Tiles, int MR, bool kMins, bool kSigned>
-static void int8_panel(const Int8Rows& x, const UnpackedTile<1, kMins>* w, int64_t tiles,
-                       int32_t* whole, float* sums) {
+// of `whole`, while those of the tile before meet their scales as in unpacked_sums.
+template <class Tiles, int MR, bool kMins, bool kSigned, class Unpacked>
+static void int8_panel(const Int8Rows& x, const Unpacked* w, int64_t tiles, int32_t* whole,
+                       float* sums) {
   constexpr int64_t kSlot = kTileRows * kLanes;
+  constexpr bool kBlocks = Unpacked::kTiles > 1;
   const int64_t row_bytes = x.tiles * kTile;
-  F total[MR];
+  F total[MR][1];  // of a block, where blocks are summed
 HEADRACE_UNROLL
-  for (int i = 0; i < MR; ++i) total[i] = load(sums + i * kBlockPanels * kLanes);
+  for (int i = 0; i < MR; ++i) total[i][0] = kBlocks ? zero() : load(sums + i * kBlockPanels * kLanes);
   const auto multiply = [&]<int kOdd>(int64_t t) __attribute__((always_inline)) {
     Tiles::template zero<kOdd>();
     Tiles::template load<4 + kOdd>(x.q + t * kTile, row_bytes);
-    Tiles::template load<6 + kOdd>(w[t].bytes, kTileRowBytes);
+    Tiles::template load<6 + kOdd>(tile_of(w, t).bytes, kTileRowBytes);
     if constexpr (kSigned) {
       Tiles::template multiply_signed<kOdd, 4 + kOdd, 6 + kOdd>();
     } else {
@@ -252,17 +263,18 @@ HEADRACE_UNROLL
     Tiles::template store<kOdd>(whole + kOdd * kSlot, kTileRowBytes);
   };
   const auto scale = [&](int64_t t, const int32_t* of) __attribute__((always_inline)) {
-    const F factor = load(w[t].factors[0]);
+    const F factor = load(tile_of(w, t).factors[0]);
 HEADRACE_UNROLL
     for (int i = 0; i < MR; ++i) {
       const F sum = to_float(_mm512_loadu_si512(of + i * kLanes));
-      total[i] = fma(sum, mul(factor, splat(x.d[i * x.tiles + t])), total[i]);
+      const F by = kBlocks ? factor : mul(factor, splat(x.d[i * x.tiles + t]));
+      total[i][0] = fma(sum, by, total[i][0]);
     }
-    if constexpr (kMins) {
+    if constexpr (kMins && !kBlocks) {
       const F min = load(w[t].factors[1]);
 HEADRACE_UNROLL
       for (int i = 0; i < MR; ++i) {
-        total[i] = fnma(min, splat(x.sums[i * x.tiles + t]), total[i]);
+        total[i][0] = fnma(min, splat(x.sums[i * x.tiles + t]), total[i][0]);
       }
     }
   };
@@ -273,9 +285,18 @@ HEADRACE_UNROLL
     scale(t, whole);
     if (t + 2 < tiles) multiply.template operator()<0>(t + 2);
     if (odd) scale(t + 1, whole + kSlot);
+    if constexpr (kBlocks) {
+      if ((t + 2) % Unpacked::kTiles != 0) continue;
+      const Unpacked& block = w[t / Unpacked::kTiles];
+      const int64_t first = t + 2 - Unpacked::kTiles;
+      add_block<MR, 1, kMins>(total, {{load(block.d), load(block.m), block.mins}}, x.d + first,
+                                 kMins ? x.whole_sums + first : nullptr, x.tiles, sums);
+HEADRACE_UNROLL
+      for (int i = 0; i < MR; ++i) total[i][0] = zero();
+    }
   }
 HEADRACE_UNROLL
-  for (int i = 0; i < MR; ++i) store(sums + i * kBlockPanels * kLanes, total[i]);
+  for (int i = 0; i < MR && !kBlocks; ++i) store(sums + i * kBlockPanels * kLanes, total[i][0]);
 }
 
 // Of two tiles of k in turns: sums 0 and 1, `rows` rows 4 and 5, weights 6 and 7.
@@ -290,10 +311,11 @@ static TileConfig config_of_bytes(int64_t rows) {
   return config;
 }
 
-template <class Tiles, bool kMins, bool kSigned>
-static void unpacked_rows_amx(const LinearArgs& a, const UnpackedTile<1, kMins>* w, int64_t panel,
-                              int64_t count, int64_t row, int64_t rows, int64_t tile, int64_t tiles,
+template <class Tiles, bool kMins, bool kSigned, class Unpacked>
+static void unpacked_rows_amx(const LinearArgs& a, const Unpacked* w, int64_t panel, int64_t count,
+                              int64_t row, int64_t rows, int64_t tile, int64_t tiles,
                               const NextBlock& ahead, AmxScratch* s) {
+  constexpr int64_t kPanel = kUnpackedTiles / Unpacked::kTiles;
   for (int64_t i = 0; i < rows; i += kTileRows) {
     const int64_t n = rows - i < kTileRows ? rows - i : kTileRows;
     NextBlock::ask_all(NextBlock::share(ahead, i, n, rows), count);
@@ -302,7 +324,7 @@ static void unpacked_rows_amx(const LinearArgs& a, const UnpackedTile<1, kMins>*
     const Int8Rows x = Int8Rows::at(a.x, a.weight.tiles, 1, row + i, tile);
     with_rows<kTileRows>(n, [&]<int MR>() {
       for (int64_t j = 0; j < count; ++j) {
-        int8_panel<Tiles, MR, kMins, kSigned>(x, w + j * kUnpackedTiles, tiles, s->whole,
+        int8_panel<Tiles, MR, kMins, kSigned>(x, w + j * kPanel, tiles, s->whole,
                                               s->sums + (i * kBlockPanels + j) * kLanes);
       }
     });
@@ -317,16 +339,17 @@ template <class Tiles, Codec C>
 static void panels_int8(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
                         int64_t rows, AmxScratch* s) {
   using P = Packed<C>;
-  using Tile = UnpackedTileOf<P>;
+  using Unpacked = UnpackedOf<P>;
+  constexpr int64_t kPanel = kUnpackedTiles / Unpacked::kTiles;
   constexpr int kZero = facts(C).zero;
-  Tile* w = reinterpret_cast<Tile*>(s->unpacked);
+  Unpacked* w = reinterpret_cast<Unpacked*>(s->unpacked);
   const int64_t all = a.weight.tiles, stride = a.weight.panel_bytes;
   for (int64_t tile = 0; tile < all; tile += kUnpackedTiles) {
     const int64_t tiles = all - tile < kUnpackedTiles ? all - tile : kUnpackedTiles;
     const uint8_t* from = a.weight.panels + panel * stride + tile / P::kTiles * P::kBlockBytes;
     for (int64_t j = 0; j < count; ++j) {
-      unpack<C>(from + j * stride, tiles / P::kTiles, w + j * kUnpackedTiles);
-      if constexpr (kZero != 0) centre<kZero>(w + j * kUnpackedTiles, tiles);
+      unpack<C>(from + j * stride, tiles / P::kTiles, w + j * kPanel);
+      if constexpr (kZero != 0) centre<kZero>(w + j * kPanel, tiles);
     }
     const int64_t bytes = tiles / P::kTiles * P::kBlockBytes;
     const NextBlock ahead =

@@ -1,19 +1,19 @@
 // y = W x for quantised weights: an exact integer sum for each group of a tile, then its scale.
 //
 // Few rows: operands go from the packed block into registers (stream_tiles, one for each kind).
-// Many rows: a block of k is unpacked once and every block of rows runs over it (unpacked_tiles, one
+// Many rows: a block of k is unpacked once and every block of rows runs over it (unpacked_sums, one
 // for each number of groups, with and without mins). Both build a row's sum in one order.
 
 #pragma once
 
-#include "kernels.h"
+#include "int8_rows.h"
+#include "linear_blocks.h"
 #include "row_blocks.h"
 #include "unpack.h"
 
 namespace {
 
 using headrace::LinearArgs;
-using headrace::Operand;
 
 // Tiles of a k block of many rows: 16 x 2 panels x 576 to 768 bytes = 18 to 24 KiB, in the
 // first-level cache. A multiple of the 8 tiles of a block of 256.
@@ -46,34 +46,6 @@ HEADRACE_INLINE int64_t most_int8_rows(int64_t tiles) {
   const int64_t fit = kInt8RowsBytes / (tiles * kTile);
   return fit < kLeastInt8Rows ? kLeastInt8Rows : fit < kMostInt8Rows ? fit : kMostInt8Rows;
 }
-
-// Rows of quantised activations, from a tile on.
-struct Int8Rows {
-  const int8_t* q;
-  const float* d;
-  const int32_t* start;
-  const float* sums;
-  int64_t tiles;  // from one row to the next
-
-  HEADRACE_INLINE Int8Rows at(const Operand& x, int64_t tiles, int64_t groups, int64_t row,
-                              int64_t tile) {
-    const int64_t at = row * tiles + tile;
-    return {x.q + at * kTile, x.d + at, x.start + at * groups, x.sums + at * groups, tiles};
-  }
-};
-
-template <bool kWide>
-HEADRACE_INLINE ISum dot(ISum sum, const Quads& w, const int8_t* x) {
-  return kWide ? dot4_wide(sum, w, x) : dot4(sum, w, x);
-}
-
-// What a pass over panels asks for. One panel: kPrefetchBytes ahead of itself, up to `end`. Two: the
-// `bytes` from `next` on, the pass's share of the two after them.
-struct Ahead {
-  const uint8_t* end;
-  const uint8_t* next;
-  int64_t bytes;
-};
 
 // sums[i][j] of MR rows and NP panels, `panel` bytes apart.
 template <int MR, int NP, Codec C>
@@ -163,8 +135,8 @@ HEADRACE_UNROLL
 // sums[i][j] of MR rows and NP panels, `panel` tiles apart, over `tiles` tiles. Where no sum starts at
 // anything but zero (kStarts), a kernel that knows it has registers left for the addresses of the rest.
 template <int MR, int NP, int G, bool kMins, bool kWide, bool kStarts>
-static void unpacked_tiles(const Int8Rows& x, const UnpackedTile<G, kMins>* w, int64_t panel,
-                           int64_t tiles, const NextBlock& asked, float* sums) {
+static void unpacked_sums(const Int8Rows& x, const UnpackedTile<G, kMins>* w, int64_t panel,
+                          int64_t tiles, const NextBlock& asked, float* sums) {
   constexpr int kOfGroup = kFours / G;
   F total[MR][NP];
 HEADRACE_UNROLL
@@ -241,7 +213,14 @@ static void stream_int8(const LinearArgs& a, int64_t panel, int64_t count, int64
   const Int8Rows x = Int8Rows::at(a.x, a.weight.tiles, P::kGroups, row, 0);
   const uint8_t* w = a.weight.panels + panel * a.weight.panel_bytes;
   const auto stream = [&]<int MR, int NP>() {
-    stream_tiles<MR, NP, C>(x, w, a.weight.panel_bytes, a.weight.tiles / P::kTiles, asked, sums);
+    constexpr auto of_kind = [] {
+      if constexpr (P::kBlocks) {
+        return stream_blocks<MR, NP, C>;
+      } else {
+        return stream_tiles<MR, NP, C>;
+      }
+    }();
+    of_kind(x, w, a.weight.panel_bytes, a.weight.tiles / P::kTiles, asked, sums);
   };
   if (kBlockPanels > 1 && count == kBlockPanels) {
     with_rows<kBlockRows>(rows, [&]<int MR>() {
@@ -252,18 +231,19 @@ static void stream_int8(const LinearArgs& a, int64_t panel, int64_t count, int64
   }
 }
 
-// One block of k over all rows.
-template <int G, bool kMins, bool kWide, bool kStarts>
-static void unpacked_rows(const LinearArgs& a, const UnpackedTile<G, kMins>* w, int64_t panel,
-                          int64_t count, int64_t row, int64_t rows, int64_t tile, int64_t tiles,
+// One block of k over all rows: `w` is of tiles or of blocks, as the kind sums them.
+template <int G, bool kMins, bool kWide, bool kStarts, class Unpacked>
+static void unpacked_rows(const LinearArgs& a, const Unpacked* w, int64_t panel, int64_t count,
+                          int64_t row, int64_t rows, int64_t tile, int64_t tiles,
                           const NextBlock& ahead, float* all_sums) {
+  constexpr int64_t kPanel = kUnpackedTiles / Unpacked::kTiles;
   over_rows(a, panel, count, row, rows, kBlockRows, tile == 0, tile + tiles == a.weight.tiles,
             ahead, all_sums, [&](int64_t i, int64_t n, const NextBlock& asked, float* sums) {
     const Int8Rows x = Int8Rows::at(a.x, a.weight.tiles, G, row + i, tile);
     with_rows<kBlockRows>(n, [&]<int MR>() {
       with_panels(count, [&]<int NP>() {
-        unpacked_tiles<MR, NP, G, kMins, kWide, kStarts>(x, w, kUnpackedTiles, tiles, asked,
-                                                             sums);
+        unpacked_sums<MR, NP, G, kMins, kWide, kStarts>(x, w, kPanel, tiles / Unpacked::kTiles,
+                                                        asked, sums);
       });
     });
   });
@@ -271,20 +251,21 @@ static void unpacked_rows(const LinearArgs& a, const UnpackedTile<G, kMins>* w, 
 
 // Bytes of the unpacked tiles of a k block: the largest kind, two groups with mins.
 constexpr int64_t kUnpackedBytes = kBlockPanels * kUnpackedTiles * sizeof(UnpackedTile<2, true>);
+static_assert(sizeof(UnpackedBlock) <= 8 * sizeof(UnpackedTile<2, true>));
 
 // Many rows: blocks of k, and of rows within each.
 template <Codec C>
 static void block_int8(const LinearArgs& a, int64_t panel, int64_t count, int64_t row, int64_t rows,
                        uint8_t* unpacked, float* sums) {
   using P = Packed<C>;
-  using Tile = UnpackedTileOf<P>;
-  Tile* w = reinterpret_cast<Tile*>(unpacked);
+  using Unpacked = UnpackedOf<P>;
+  Unpacked* w = reinterpret_cast<Unpacked*>(unpacked);
   const int64_t all = a.weight.tiles, stride = a.weight.panel_bytes;
   for (int64_t tile = 0; tile < all; tile += kUnpackedTiles) {
     const int64_t tiles = all - tile < kUnpackedTiles ? all - tile : kUnpackedTiles;
     const uint8_t* from = a.weight.panels + panel * stride + tile / P::kTiles * P::kBlockBytes;
     for (int64_t j = 0; j < count; ++j) {
-      unpack<C>(from + j * stride, tiles / P::kTiles, w + j * kUnpackedTiles);
+      unpack<C>(from + j * stride, tiles / P::kTiles, w + j * (kUnpackedTiles / Unpacked::kTiles));
     }
     const bool ends = tile + tiles == all;
     const int64_t bytes = tiles / P::kTiles * P::kBlockBytes;

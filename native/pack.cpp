@@ -165,12 +165,17 @@ void pack_scales(const StoredBlock& block, int64_t row, uint8_t* to) {
   if constexpr (f.mins) std::memcpy(to + 2 * kLanes + row * 2, &block.m, 2);
   constexpr int64_t kGroups = f.tiles * f.groups;
   uint8_t* bytes = to + (f.mins ? 4 : 2) * kLanes + row;
+  [[maybe_unused]] uint8_t* mins = bytes - row + kGroups * kLanes;
   for (int64_t g = 0; g < kGroups; ++g) {
     if constexpr (f.scales == Scales::nibbles) {
       bytes[g * kLanes] = static_cast<uint8_t>(block.scales[g] | block.mins[g] << 4);
     } else if constexpr (f.scales == Scales::bytes) {
       bytes[g * kLanes] = block.scales[g];
-      if constexpr (f.mins) bytes[(kGroups + g) * kLanes] = block.mins[g];
+      if constexpr (f.mins && sums_blocks(f)) {
+        mins[g / 2 * 2 * kLanes + 2 * row + g % 2] = block.mins[g];
+      } else if constexpr (f.mins) {
+        mins[g * kLanes + row] = block.mins[g];
+      }
     }
   }
 }

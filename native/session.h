@@ -30,7 +30,7 @@ inline bool reads_rows_as_they_are(const PackedMatrix& weight) {
 }
 
 inline Operand operand_of(const PackedMatrix& weight, const float* x) {
-  return {const_cast<float*>(x), nullptr, weight.in, nullptr, nullptr, nullptr, nullptr};
+  return {const_cast<float*>(x), nullptr, weight.in, nullptr, nullptr, nullptr, nullptr, nullptr};
 }
 
 // Memory of `buffer` for `rows` rows of what meets such weights, as bf16 where `half` says so.
@@ -46,7 +46,12 @@ inline Operand lay_out(Buffer& buffer, const PackedMatrix& weight, int64_t rows,
     to.q = reinterpret_cast<int8_t*>(at);
     to.d = reinterpret_cast<float*>(at + q);
     to.start = reinterpret_cast<int32_t*>(at + q + d);
-    to.sums = reinterpret_cast<float*>(at + q + d + of_groups);
+    uint8_t* const sums = at + q + d + of_groups;
+    if (sums_blocks(facts(weight.codec))) {
+      to.whole_sums = reinterpret_cast<int16_t*>(sums);
+    } else {
+      to.sums = reinterpret_cast<float*>(sums);
+    }
   } else if (half) {
     to.half = reinterpret_cast<uint16_t*>(buffer.at_least(rows * width * 2));
     to.stride = width;

@@ -65,6 +65,7 @@ class Trial {
       to.d = reinterpret_cast<float*>(at + kRows * kIn * 4);
       to.start = reinterpret_cast<int32_t*>(at + kRows * kIn * 8);
       to.sums = reinterpret_cast<float*>(at + kRows * kIn * 12);
+      to.whole_sums = reinterpret_cast<int16_t*>(at + kRows * kIn * 12);
     } else if (product.half_operand) {
       to.half = reinterpret_cast<uint16_t*>(at);
     } else {

@@ -21,6 +21,7 @@ struct PackedBooks {
   static constexpr bool kMins = false;
   static constexpr bool kWide = false;
   static constexpr bool kStarts = true;
+  static constexpr bool kBlocks = false;
   static constexpr int64_t kHeaderBytes = headrace::header_bytes(kFacts);
   static constexpr int64_t kTileBytes = headrace::tile_bytes(kFacts);
   static constexpr int64_t kBlockBytes = headrace::block_bytes(kFacts);

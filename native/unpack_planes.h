@@ -40,6 +40,7 @@ struct PackedPlanes {
   static constexpr bool kMins = kFacts.mins;
   static constexpr bool kWide = kFacts.most > 127;
   static constexpr bool kStarts = level_zero(kFacts) != 0;
+  static constexpr bool kBlocks = headrace::sums_blocks(kFacts);
   static constexpr int64_t kHeaderBytes = headrace::header_bytes(kFacts);
   static constexpr int64_t kTileBytes = headrace::tile_bytes(kFacts);
   static constexpr int64_t kBlockBytes = headrace::block_bytes(kFacts);
@@ -73,12 +74,14 @@ struct PackedPlanes {
   // What the functions below take of the tile at `tile`, the t-th of its block.
   HEADRACE_INLINE Tile open_tile(const uint8_t*, const uint8_t* tile, int64_t) { return tile; }
 
-  // Of the group kGroup of a tile, and counted through the tiles of its block.
+  // Of the group kGroup of a tile, and counted through the tiles of its block; of kinds that sum blocks the
+  // whole number that multiplies d.
   template <int kGroup>
   HEADRACE_INLINE F scale(const PackedPlanes& p, Tile, const uint8_t* block, int64_t group) {
     const uint8_t* at = block + kBytesAt + group * kLanes;
     if constexpr (kFacts.scales == Scales::bytes) {
-      return mul(p.d, load_i8(reinterpret_cast<const int8_t*>(at)));
+      const F whole = load_i8(reinterpret_cast<const int8_t*>(at));
+      return kBlocks ? whole : mul(p.d, whole);
     } else if constexpr (kFacts.scales == Scales::nibbles) {
       return mul(p.d, load_low_nibbles(at));
     } else if constexpr (kFacts.scales == Scales::small) {
@@ -98,6 +101,11 @@ struct PackedPlanes {
     } else {
       return p.m;
     }
+  }
+
+  // Of kinds that sum blocks: the whole numbers that multiply m, u8 [two tiles][16][2].
+  HEADRACE_INLINE const uint8_t* whole_mins(const uint8_t* block) {
+    return block + kBytesAt + kTiles * kGroups * kLanes;
   }
 
   // Values k = 4 * kFour .. 4 * kFour + 3 of a tile.

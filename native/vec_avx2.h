@@ -409,6 +409,17 @@ HEADRACE_INLINE ISum dot4_wide(ISum sum, Quads w, const int8_t* x) {
   return {add_products(sum.a, _mm256_abs_epi8(w.a), _mm256_sign_epi8(four, w.a)),
           add_products(sum.b, _mm256_abs_epi8(w.b), _mm256_sign_epi8(four, w.b))};
 }
+using Pairs = I;  // 16 x 2 whole numbers of 16 bits
+HEADRACE_INLINE Pairs load_u8_pairs(const uint8_t* p) {
+  return {_mm256_cvtepu8_epi16(load_16(p)), _mm256_cvtepu8_epi16(load_16(p + 16))};
+}
+HEADRACE_INLINE ISum dot2(ISum sum, Pairs w, const int16_t* x) {
+  int32_t two;
+  __builtin_memcpy(&two, x, 4);
+  const __m256i all = _mm256_set1_epi32(two);
+  return {_mm256_add_epi32(sum.a, _mm256_madd_epi16(w.a, all)),
+          _mm256_add_epi32(sum.b, _mm256_madd_epi16(w.b, all))};
+}
 HEADRACE_INLINE F to_float(ISum sum) { return whole_to_float(sum); }
 
 HEADRACE_INLINE void prefetch(const void* p) {

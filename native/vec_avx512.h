@@ -279,6 +279,16 @@ HEADRACE_INLINE ISum dot4(ISum sum, Quads w, const int8_t* x) {
   return _mm512_dpbusd_epi32(sum, w, _mm512_set1_epi32(four));
 }
 HEADRACE_INLINE ISum dot4_wide(ISum sum, Quads w, const int8_t* x) { return dot4(sum, w, x); }
+// 16 pairs of bytes as whole numbers, and the sum of each pair's products with the two at x in each lane.
+using Pairs = __m512i;
+HEADRACE_INLINE Pairs load_u8_pairs(const uint8_t* p) {
+  return _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+HEADRACE_INLINE ISum dot2(ISum sum, Pairs w, const int16_t* x) {
+  int32_t two;
+  __builtin_memcpy(&two, x, 4);
+  return _mm512_dpwssd_epi32(sum, w, _mm512_set1_epi32(two));
+}
 HEADRACE_INLINE F to_float(ISum sum) { return _mm512_cvtepi32_ps(sum); }
 
 HEADRACE_INLINE void prefetch(const void* p) {

@@ -443,6 +443,22 @@ HEADRACE_INLINE ISum dot4(ISum sum, Quads w, const int8_t* x) {
   return each<ISum>(sum, w, [&](int32x4_t s, uint8x16_t v) { return add_products(s, v, all); });
 }
 HEADRACE_INLINE ISum dot4_wide(ISum sum, Quads w, const int8_t* x) { return dot4(sum, w, x); }
+struct Pairs {  // 16 x 2 whole numbers of 16 bits
+  int16x8_t a, b, c, d;
+};
+HEADRACE_INLINE Pairs load_u8_pairs(const uint8_t* p) {
+  const auto wide = [](uint8x8_t v) { return vreinterpretq_s16_u16(vmovl_u8(v)); };
+  return {wide(vld1_u8(p)), wide(vld1_u8(p + 8)), wide(vld1_u8(p + 16)), wide(vld1_u8(p + 24))};
+}
+HEADRACE_INLINE ISum dot2(ISum sum, Pairs w, const int16_t* x) {
+  int32_t two;
+  __builtin_memcpy(&two, x, 4);
+  const int16x4_t all = vreinterpret_s16_s32(vdup_n_s32(two));
+  return each<ISum>(sum, w, [&](int32x4_t s, int16x8_t v) {
+    const int32x4_t low = vmull_s16(vget_low_s16(v), all), high = vmull_s16(vget_high_s16(v), all);
+    return vaddq_s32(s, vpaddq_s32(low, high));
+  });
+}
 HEADRACE_INLINE F to_float(ISum sum) {
   return each<F>(sum, [](int32x4_t v) { return vcvtq_f32_s32(v); });
 }

@@ -314,6 +314,16 @@ HEADRACE_INLINE ISum dot4(ISum sum, const Quads& w, const int8_t* x) {
   return sum;
 }
 HEADRACE_INLINE ISum dot4_wide(ISum sum, const Quads& w, const int8_t* x) { return dot4(sum, w, x); }
+struct Pairs {
+  F first, second;
+};
+HEADRACE_INLINE Pairs load_u8_pairs(const uint8_t* p) {
+  const I pairs = __builtin_convertvector(load_as<Half>(p), I);
+  return {__builtin_convertvector(pairs & 0xff, F), __builtin_convertvector(pairs >> 8, F)};
+}
+HEADRACE_INLINE ISum dot2(ISum sum, const Pairs& w, const int16_t* x) {
+  return sum + w.first * static_cast<float>(x[0]) + w.second * static_cast<float>(x[1]);
+}
 HEADRACE_INLINE F to_float(ISum sum) { return sum; }
 
 HEADRACE_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }

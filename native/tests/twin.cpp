@@ -138,19 +138,28 @@ void add_block(StoredMatrix& w, Random& random, uint8_t* block) {
       if constexpr (f.scales == Scales::folded) {
         block_scale = stored.single * half_of_e4m3(stored.scales[i / per_group]);
       }
-      w.scales.push_back(block_scale * of_group);
+      if (sums_blocks(f) && i == 0) {
+        w.block_scales.push_back(block_scale);
+        w.block_mins.push_back(f.mins ? from_f16(stored.m) : 0.0f);
+      }
+      w.scales.push_back(sums_blocks(f) ? of_group : block_scale * of_group);
       const float times = scaled ? static_cast<float>(stored.mins[i / per_group]) : 1.0f;
       float min = f.mins ? from_f16(stored.m) * times : 0.0f;
       if constexpr (f.scales == Scales::single && f.mins) {
         min = block_scale * static_cast<float>(stored.mins[0]);
       }
-      w.mins.push_back(min);
+      w.mins.push_back(sums_blocks(f) ? times : min);
     }
     int32_t byte = stored.q[i / 4] >> (8 * (i % 4)) & 255;
     if (f.table != Table::none) byte = table_of(f.table)[byte];
     w.whole.push_back(byte - f.zero);
-    const float value = w.scales.back() * static_cast<float>(byte - f.zero);
-    w.values.push_back(f.mins ? value - w.mins.back() : value);
+    float scale = w.scales.back(), min = w.mins.back();
+    if (sums_blocks(f)) {
+      scale *= w.block_scales.back();
+      min *= w.block_mins.back();
+    }
+    const float value = scale * static_cast<float>(byte - f.zero);
+    w.values.push_back(f.mins ? value - min : value);
   }
 }
 
@@ -193,7 +202,9 @@ bool stands_for_others(Codec codec) {
     case Codec::q5_0:     // two planes
     case Codec::mxfp4:    // exponents and a table
     case Codec::q2_k:     // nibbles, two groups in a tile
-    case Codec::q4_k:     // bytes with minimums
+    case Codec::q4_k:     // bytes with minimums, sums of blocks
+    case Codec::iq4_xs:   // the same without minimums, of a table
+    case Codec::q5_k:     // bytes with minimums
     case Codec::q6_k:     // bytes, two planes of more than one bit
     case Codec::nvfp4:    // small floats
     case Codec::u4_128:   // float32 scales and zero points
@@ -211,7 +222,7 @@ bool stands_for_others(Codec codec) {
 StoredMatrix random_matrix(Codec codec, int64_t out, int64_t in, uint64_t seed) {
   Random random(seed);
   const CodecFacts& f = facts(codec);
-  StoredMatrix w{codec, out, in, row_bytes(codec, in), {}, {}, {}, {}, {}};
+  StoredMatrix w{codec, out, in, row_bytes(codec, in), {}, {}, {}, {}, {}, {}, {}};
   w.bytes.resize(static_cast<size_t>(out * w.row_bytes));
   if (codec == Codec::f8_e4m3) {
     for (int64_t i = 0; i < out; ++i) add_scaled_row(w, random, w.bytes.data() + i * w.row_bytes);
@@ -276,28 +287,79 @@ float scaled_product(const Rounding& r, const float* w, const float* scales, int
   return sum;
 }
 
+// Of `size` values by the scale of what `peak` is the largest of: d, and each value's whole number.
+float quantise(const float* x, int64_t size, float peak, std::vector<int32_t>& q) {
+  const float d = peak / 127.0f, inverse = d == 0.0f ? 0.0f : 127.0f / peak;
+  q.resize(static_cast<size_t>(size));
+  for (int64_t i = 0; i < size; ++i) {
+    q[static_cast<size_t>(i)] = static_cast<int32_t>(std::nearbyint(x[i] * inverse));
+  }
+  return d;
+}
+
+float largest(const float* x, int64_t size) {
+  float peak = 0;
+  for (int64_t i = 0; i < size; ++i) peak = std::fmax(peak, std::fabs(x[i]));
+  return peak;
+}
+
+// The whole numbers of a group: the sum of products with q, and of x.
+struct Whole {
+  int32_t n = 0, of_x = 0;
+};
+Whole whole_sums(const int32_t* q, const int32_t* w, int64_t size) {
+  Whole sums;
+  for (int64_t i = 0; i < size; ++i) {
+    sums.n += q[i] * w[i];
+    sums.of_x += q[i];
+  }
+  return sums;
+}
+
 float int8_product(const Rounding& r, const StoredMatrix& w, int64_t row, const float* x) {
-  const int64_t groups = facts(w.codec).groups, per_group = kTile / groups;
+  const CodecFacts& f = facts(w.codec);
+  const int64_t per_group = kTile / f.groups;
   const int32_t* whole = w.whole.data() + row * w.in;
   const float* scale = w.scales.data() + row * (w.in / per_group);
   const float* min = w.mins.data() + row * (w.in / per_group);
-  float sum = 0, of_row = 0;
-  for (int64_t k = 0; k < w.in; ++k) of_row = std::fmax(of_row, std::fabs(x[k]));
+  const float of_row = largest(x, w.in);
+  std::vector<int32_t> q;
+  float sum = 0;
   for (int64_t begin = 0; begin < w.in; begin += kTile) {
-    float peak = 0;
-    for (int64_t i = 0; i < kTile; ++i) peak = std::fmax(peak, std::fabs(x[begin + i]));
-    if (facts(w.codec).whole_row) peak = of_row;
-    const float d = peak / 127.0f, inverse = d == 0.0f ? 0.0f : 127.0f / peak;
-    for (int64_t from = begin; from < begin + kTile; from += per_group, ++scale, ++min) {
-      int32_t n = 0, of_x = 0;
-      for (int64_t k = from; k < from + per_group; ++k) {
-        const int32_t q = static_cast<int32_t>(std::nearbyint(x[k] * inverse));
-        n += q * whole[k];
-        of_x += q;
-      }
-      sum = r.multiply_add(static_cast<float>(n), *scale * d, sum);
-      if (facts(w.codec).mins) sum = r.multiply_add(-*min, d * static_cast<float>(of_x), sum);
+    const float d = quantise(x + begin, kTile, f.whole_row ? of_row : largest(x + begin, kTile), q);
+    for (int64_t from = 0; from < kTile; from += per_group, ++scale, ++min) {
+      const Whole sums = whole_sums(q.data() + from, whole + begin + from, per_group);
+      sum = r.multiply_add(static_cast<float>(sums.n), *scale * d, sum);
+      if (f.mins) sum = r.multiply_add(-*min, d * static_cast<float>(sums.of_x), sum);
     }
+  }
+  return sum;
+}
+
+// Of a kind that sums blocks of 256.
+float block_product(const Rounding& r, const StoredMatrix& w, int64_t row, const float* x) {
+  constexpr int64_t kBlock = kBlockOfTiles * kTile;
+  const int32_t* whole = w.whole.data() + row * w.in;
+  const float* scale = w.scales.data() + row * (w.in / kTile);
+  const float* min = w.mins.data() + row * (w.in / kTile);
+  const int64_t first = row * (w.in / kBlock);
+  std::vector<int32_t> q;
+  float sum = 0;
+  for (int64_t begin = 0; begin < w.in; begin += kBlock) {
+    const float d = quantise(x + begin, kBlock, largest(x + begin, kBlock), q);
+    const size_t block = static_cast<size_t>(first + begin / kBlock);
+    float part = 0;
+    int32_t least = 0;
+    for (int64_t from = 0; from < kBlock; from += kTile, ++scale, ++min) {
+      const Whole sums = whole_sums(q.data() + from, whole + begin + from, kTile);
+      part = r.multiply_add(static_cast<float>(sums.n), *scale, part);
+      least += static_cast<int32_t>(*min) * sums.of_x;
+    }
+    float scaled = part * w.block_scales[block];
+    if (facts(w.codec).mins) {
+      scaled = r.multiply_add(-static_cast<float>(least), w.block_mins[block], scaled);
+    }
+    sum = r.multiply_add(scaled, d, sum);
   }
   return sum;
 }
@@ -316,7 +378,9 @@ std::vector<float> product_twin(const Kernels& kernels, const StoredMatrix& w,
     }
     for (int64_t i = 0; i < w.out; ++i) {
       const float* const values = w.values.data() + i * w.in;
-      float sum = is_quantised(w.codec)
+      float sum = sums_blocks(facts(w.codec))
+                      ? block_product(r, w, i, of.data())
+                  : is_quantised(w.codec)
                       ? int8_product(r, w, i, of.data())
                   : w.codec == Codec::f8_e4m3
                       ? scaled_product(r, values, w.scales.data() + i * runs_of(w.in), kRun,

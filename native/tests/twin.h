@@ -48,6 +48,8 @@ struct StoredMatrix {
   // Quantised kinds: values are scale * whole - min, groups as the kind has them.
   std::vector<int32_t> whole;       // [out][in]
   std::vector<float> scales, mins;  // [out][in / 32 * groups]
+  // Of kinds that sum blocks scales and mins are whole numbers; what these multiply, [out][in / 256].
+  std::vector<float> block_scales, block_mins;
 
   const uint8_t* row(int64_t i) const { return bytes.data() + i * row_bytes; }
 };

@@ -16,7 +16,11 @@ from headrace.errors import UnsupportedModelError
 from headrace.ops.experts import MOST_EXPERTS, Routing
 from headrace.ops.interface import Norm, RopeTable
 from headrace.ops.kv import AttentionShape
+from headrace.weights.codecs import BLOCK_ROUNDED, ROW_ROUNDED, get_codec
 from headrace.weights.tensors.tensor import Tensor
+
+BLOCK = 32
+"""Values of a row that share a scale where they meet weights of most quantised kinds."""
 
 
 class HeadWidths(Protocol):
@@ -50,6 +54,14 @@ def check_value_dim(widths: HeadWidths) -> None:
         raise ValueError(
             f"value_dim {value_dim} exceeds head_dim {head_dim}, of which latent values are a part"
         )
+
+
+def values_of_a_scale(codec: str, width: int) -> int:
+    """How many values of a row of `width` share a scale where they meet quantised weights of this
+    kind."""
+    if codec in ROW_ROUNDED:
+        return width
+    return get_codec(codec).block_elements if codec in BLOCK_ROUNDED else BLOCK
 
 
 def f32_vector(tensor: Tensor, offset: float = 0.0) -> npt.NDArray[np.float32]:

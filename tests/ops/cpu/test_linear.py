@@ -59,14 +59,16 @@ def quantised_bound(x: np.ndarray, tensor: Tensor, *added: np.ndarray) -> np.nda
 
     The sum of a group passes the product of its scales and the product with it, then at most four
     sums of each tile (two groups, with minimums), bias and residual; the decoded weights that the
-    reference takes are rounded twice. Minimums are terms of their own: they may cancel.
+    reference takes are rounded twice. A tile of a block that is summed in whole numbers passes
+    fewer: eight sums in its block, three roundings with what multiplies this, and one sum of each
+    block. Minimums are terms of their own: they may cancel.
     """
     parts = twin.split(tensor.codec.name, tensor.data)
     size = 32 // parts.scale.shape[2]
     weight = np.abs(np.repeat(parts.scale, size, axis=2) * parts.q)
     if parts.minimum is not None:
         weight = weight + np.abs(np.repeat(parts.minimum, size, axis=2))
-    q, d = twin.quantise(x)
+    q, d = twin.quantise(x, parts.of_scale)
     operand = np.abs(q * d[..., None].astype(np.float64)).reshape(x.shape)
     magnitude = operand @ weight.reshape(len(weight), -1).astype(np.float64).T
     for part in added:

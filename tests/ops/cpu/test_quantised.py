@@ -111,7 +111,7 @@ def test_the_twin_is_the_codec(level: str) -> None:
     ops = CpuOps(level, 1)
     for codec in QUANTISED:
         tensor = matrix(1, 9, 512, codec)
-        q, scale, minimum = twin.split(codec, tensor.data)
+        q, scale, minimum, _ = twin.split(codec, tensor.data)
         values = np.repeat(scale, 32 // scale.shape[2], axis=2) * q.astype(np.float32)
         if minimum is not None:
             values -= np.repeat(minimum, 32 // scale.shape[2], axis=2)

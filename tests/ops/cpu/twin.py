@@ -8,6 +8,7 @@ and such a number rounds to float32 as the infinitely precise one does.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import gguf
@@ -24,12 +25,32 @@ NONLINEAR = np.array(
 FLOAT4 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int32)
 
 
+BLOCK_SUMMED = ("Q4_K", "IQ4_XS")
+"""Kinds whose activations share a scale over a block of 256, and which sum it in whole numbers."""
+
+
+class Blocks(NamedTuple):
+    """What a kind that sums blocks is made of: whole scale and minimum, float32[rows, tiles], times
+    d and dmin, float32[rows, tiles / 8]."""
+
+    scale: F32
+    d: F32
+    minimum: F32 | None
+    dmin: F32 | None
+
+
 class Split(NamedTuple):
     """q: whole numbers int32[rows, tiles, 32]; scale, minimum: float32[rows, tiles, groups]."""
 
     q: npt.NDArray[np.int32]
     scale: F32
     minimum: F32 | None
+    blocks: Blocks | None = None
+
+    @property
+    def of_scale(self) -> int:
+        """Values of a row of activations that share a scale."""
+        return 32 if self.blocks is None else 256
 
 
 def split(name: str, data: npt.NDArray[np.uint8]) -> Split:
@@ -42,8 +63,18 @@ def split(name: str, data: npt.NDArray[np.uint8]) -> Split:
     def of_tiles(values: F32) -> F32:
         return np.ascontiguousarray(values, np.float32).reshape(rows, tiles, -1)
 
+    def of_blocks(field: str) -> F32 | None:
+        if field not in (blocks.dtype.names or ()):
+            return None
+        return blocks[field].astype(np.float32).reshape(rows, -1)
+
+    whole = None
+    if name in BLOCK_SUMMED:
+        _, scales, minimums = _whole(name, blocks)
+        minimums = None if minimums is None else of_tiles(minimums)[..., 0]
+        whole = Blocks(of_tiles(scales)[..., 0], of_blocks("d"), minimums, of_blocks("dmin"))
     minimum = None if minimum is None else of_tiles(minimum)
-    return Split(q.astype(np.int32).reshape(rows, tiles, 32), of_tiles(scale), minimum)
+    return Split(q.astype(np.int32).reshape(rows, tiles, 32), of_tiles(scale), minimum, whole)
 
 
 def _split_blocks(name, blocks):  # type: ignore[no-untyped-def]
@@ -85,11 +116,11 @@ def _split_blocks(name, blocks):  # type: ignore[no-untyped-def]
         if name[3] == "1":
             return q, d, -blocks["m"].astype(np.float32)[:, None]
         return q - (16 if name[1] == "5" else 8), d, None
-    if name == "IQ4_XS":
-        low = _halves(blocks["scales_l"][:, None, :].transpose(0, 2, 1))
-        high = [(blocks["scales_h"].astype(np.int32) >> (2 * t)) & 3 for t in range(8)]
-        scales = low.reshape(n, 8) + 16 * np.stack(high, axis=1) - 32
-        return NONLINEAR[_halves(blocks["qs"].reshape(n, 8, 16))], d * scales, None
+    if name in ("Q4_K", "Q5_K", "IQ4_XS"):
+        q, scales, minimums = _whole(name, blocks)
+        if minimums is None:
+            return q, d * scales, None
+        return q, d * scales, blocks["dmin"].astype(np.float32)[:, None] * minimums
     if name == "Q6_K":
         low = _halves(blocks["ql"].reshape(n, 2, 64)).reshape(n, 8, 32)
         high = _pairs(blocks["qh"]).reshape(n, 8, 32)
@@ -106,15 +137,25 @@ def _split_blocks(name, blocks):  # type: ignore[no-untyped-def]
         return q, d * np.stack(scales, axis=1).astype(np.float32), None
     dmin = blocks["dmin"].astype(np.float32)[:, None]
     packed = blocks["scales"].astype(np.int32)
-    if name == "Q2_K":
-        return _pairs(blocks["qs"]), d * (packed & 15), dmin * (packed >> 4)
+    return _pairs(blocks["qs"]), d * (packed & 15), dmin * (packed >> 4)
+
+
+def _whole(name, blocks):  # type: ignore[no-untyped-def]
+    """q, whole scales and whole minimums of a kind with one group to a tile."""
+    n = len(blocks)
+    if name == "IQ4_XS":
+        low = _halves(blocks["scales_l"][:, None, :].transpose(0, 2, 1))
+        high = [(blocks["scales_h"].astype(np.int32) >> (2 * t)) & 3 for t in range(8)]
+        scales = low.reshape(n, 8) + 16 * np.stack(high, axis=1) - 32
+        return NONLINEAR[_halves(blocks["qs"].reshape(n, 8, 16))], scales, None
+    packed = blocks["scales"].astype(np.int32)
     first, second, rest = packed[:, :4], packed[:, 4:8], packed[:, 8:]
     scales = np.concatenate([first & 63, (rest & 15) + 16 * (first >> 6)], axis=1)
     minimums = np.concatenate([second & 63, (rest >> 4) + 16 * (second >> 6)], axis=1)
     q = _halves(blocks["qs"].reshape(n, 4, 32)).reshape(n, 8, 32)
     if name == "Q5_K":
         q = q + 16 * _bits(blocks["qh"])
-    return q, d * scales, dmin * minimums
+    return q, scales, minimums
 
 
 def _split_books(name, raw):  # type: ignore[no-untyped-def]
@@ -217,14 +258,16 @@ def _bits(packed: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]:
     return (packed[:, None, :].astype(np.int32) >> np.arange(8)[:, None]) & 1
 
 
-def quantise(x: F32) -> tuple[npt.NDArray[np.int32], F32]:
-    """Rows in blocks of 32: whole numbers int32[rows, tiles, 32] and their scales."""
-    blocks = x.reshape(len(x), -1, 32)
+def quantise(x: F32, size: int = 32) -> tuple[npt.NDArray[np.int32], F32]:
+    """Rows in tiles of 32, `size` values of which share a scale: whole numbers
+    int32[rows, tiles, 32] and the scales of the tiles."""
+    blocks = x.reshape(len(x), -1, size)
     peak = np.abs(blocks).max(axis=2)
     d = peak / np.float32(127)
     with np.errstate(divide="ignore"):
         inverse = np.where(d == 0, np.float32(0), np.float32(127) / peak)
-    return np.rint(blocks * inverse[..., None]).astype(np.int32), d
+    q = np.rint(blocks * inverse[..., None]).astype(np.int32)
+    return q.reshape(len(x), -1, 32), d.repeat(size // 32, axis=1)
 
 
 def fused(a: F32, b: F32, c: F32) -> F32:
@@ -247,6 +290,8 @@ def apart(a: F32, b: F32, c: F32) -> F32:
 def product(weights: Split, x: F32, level: str) -> F32:
     """float32[rows of x, rows of weights]; the portable level rounds products and sums apart."""
     fma = apart if level == "portable" else fused
+    if weights.blocks is not None:
+        return _block_product(weights, weights.blocks, x, fma)
     q, d = quantise(x)
     groups = weights.scale.shape[2]
     size = 32 // groups
@@ -261,4 +306,22 @@ def product(weights: Split, x: F32, level: str) -> F32:
             if weights.minimum is not None:
                 summed = of_x.sum(axis=1, keepdims=True).astype(np.float32) * dx
                 total = fma(-weights.minimum[None, :, tile, group], summed, total)
+    return total
+
+
+def _block_product(weights: Split, blocks: Blocks, x: F32, fma: Callable[..., F32]) -> F32:
+    q, d = quantise(x, 256)
+    total = np.zeros((len(x), len(weights.q)), np.float32)
+    for first in range(0, q.shape[1], 8):
+        part, least = np.zeros_like(total), np.zeros(total.shape, np.int64)
+        for tile in range(first, first + 8):
+            n = (q[:, tile] @ weights.q[:, tile].T).astype(np.float32)
+            part = fma(n, blocks.scale[None, :, tile], part)
+            if blocks.minimum is not None:
+                of_tile = blocks.minimum[None, :, tile].astype(np.int64)
+                least += q[:, tile].sum(axis=1, keepdims=True) * of_tile
+        scaled = part * blocks.d[None, :, first // 8]
+        if blocks.dmin is not None:
+            scaled = fma(-least.astype(np.float32), blocks.dmin[None, :, first // 8], scaled)
+        total = fma(scaled, d[:, first, None], total)
     return total

@@ -26,13 +26,16 @@ pytestmark = pytest.mark.torch
 REFERENCE = ReferenceOps()
 
 
-def test_rows_are_rounded_to_the_same_bits() -> None:
-    x = normal(1, 7, 96)
-    x[1, :32], x[2, 40], x[3, 70], x[4, :32] = 0, np.inf, np.nan, 1e-38
-    x[5] = np.arange(96) - 47.5  # Many halves, after the division too.
+@pytest.mark.parametrize("size", [32, 256])
+def test_rows_are_rounded_to_the_same_bits(size: int) -> None:
+    """Whether each block of 32 has a scale of its own or eight share one."""
+    x = normal(1, 7, 3 * size)
+    x[1, :size], x[2, size + 8], x[3, 2 * size + 6], x[4, :size] = 0, np.inf, np.nan, 1e-38
+    x[5] = np.arange(3 * size) - 1.5 * size + 0.5  # Many halves, after the division too.
     given = torch.from_numpy(x).to(DEVICE)
-    scales, numbers = rounding.quantised(given, 32)
-    got, got_scales, sums = rows.quantised(given, with_sums=True)
+    scales, numbers = rounding.quantised(given, size)
+    scales = scales.repeat_interleave(size // 32, dim=1)
+    got, got_scales, sums = rows.quantised(given, size, with_sums=True)
     assert torch.equal(got_scales.nan_to_num(7, 9, 9), scales.nan_to_num(7, 9, 9))
     finite = scales.isfinite().repeat_interleave(32, dim=1)
     assert torch.equal(got.float()[finite], numbers[finite])

@@ -15,7 +15,8 @@ import pytest
 from headrace.ops.interface import Norm, Ops
 from headrace.ops.reference import ReferenceOps
 from headrace.ops.reference.arithmetic import round_bf16, round_quantised
-from headrace.weights.codecs import OF_FOLDERS, ROW_ROUNDED
+from headrace.ops.shared import values_of_a_scale
+from headrace.weights.codecs import OF_FOLDERS
 from headrace.weights.tensors.tensor import Tensor
 from tests.ops.cpu.cases import CODECS, F32, matrix, named, normal, vector, whole_blocks
 
@@ -65,7 +66,7 @@ def operand(x: F32, codec: str) -> np.ndarray:
         return x
     if codec in ("BF16", "F8_E4M3"):
         return round_bf16(x)
-    return np.array([round_quantised(row, whole=codec in ROW_ROUNDED) for row in x])
+    return np.array([round_quantised(row, values_of_a_scale(codec, row.size)) for row in x])
 
 
 @pytest.mark.computes("products", "torch", "bound", kinds=ALL)

@@ -17,14 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.ops.interface import Activation, Norm
-from headrace.ops.shared import is_centred
+from headrace.ops.shared import BLOCK, is_centred
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
-
-BLOCK = 32
-"""Values that share a scale in the activations that meet quantised weights; of kinds of
-`ROW_ROUNDED` a whole row does."""
 
 # Products held at a time; bounds the temporaries to a few MiB whatever the matrix.
 _SLICE_ELEMENTS = 1 << 18
@@ -67,12 +63,9 @@ def dense_product(matrix: F32, row: F32 | F64) -> F64:
     return out
 
 
-def round_quantised(row: F32, *, whole: bool = False) -> F64:
-    """What quantised weights see of a row: d * q of its blocks of 32, not rounded again.
-
-    whole: one scale for the row.
-    """
-    scales, quants = quantise_row(row, row.size if whole else BLOCK)
+def round_quantised(row: F32, size: int) -> F64:
+    """What quantised weights see of a row: d * q of its blocks of `size`, not rounded again."""
+    scales, quants = quantise_row(row, size)
     return np.multiply(scales[:, None], quants, dtype=np.float64).reshape(-1)
 
 

@@ -28,7 +28,6 @@ from headrace.ops.interface import (
 from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCacheSpec, RaggedBatch
 from headrace.ops.reference import attention, experts, heads, sampling
 from headrace.ops.reference.arithmetic import (
-    BLOCK,
     F32,
     F64,
     activate,
@@ -46,6 +45,7 @@ from headrace.ops.reference.checks import (
 )
 from headrace.ops.sampling_rows import LogitsEdit, SamplingRows, TopLogprobs
 from headrace.ops.shared import (
+    BLOCK,
     check_factors,
     check_ids,
     check_rotation,
@@ -57,8 +57,8 @@ from headrace.ops.shared import (
     fused_order,
     head_shape,
     stacked_bias,
+    values_of_a_scale,
 )
-from headrace.weights.codecs import ROW_ROUNDED
 from headrace.weights.tensors.tensor import Tensor
 
 _FLOATS = frozenset({"F32", "F16", "BF16", "F8_E4M3", "NF4"})
@@ -354,4 +354,4 @@ def _product(matrix: F32, codec: str, row: F32) -> F64:
     """One row against the weights, its operands rounded as the codec demands."""
     if codec in _FLOATS:
         return dense_product(matrix, round_bf16(row) if codec in _ROUNDED else row)
-    return dense_product(matrix, round_quantised(row, whole=codec in ROW_ROUNDED))
+    return dense_product(matrix, round_quantised(row, values_of_a_scale(codec, row.size)))

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from headrace.weights.codecs import ROW_ROUNDED
-
-BLOCK = 32
-"""Values of a row that share a scale where they meet quantised weights."""
+from headrace.ops.shared import values_of_a_scale
 
 FLOATS = frozenset({"F32", "F16", "BF16", "F8_E4M3", "NF4"})
 """Kinds of floats; what meets any other is quantised."""
@@ -59,4 +56,4 @@ def operand(x: torch.Tensor, codec: str) -> torch.Tensor:
         return round_bf16(x)
     if codec in FLOATS:
         return x
-    return round_quantised(x, x.shape[1] if codec in ROW_ROUNDED else BLOCK)
+    return round_quantised(x, values_of_a_scale(codec, x.shape[1]))

@@ -21,6 +21,7 @@ from headrace.ops.interface import (
     RopeTable,
 )
 from headrace.ops.shared import (
+    BLOCK,
     check_in_order,
     expert_shape,
     f32_rope_table,
@@ -32,7 +33,7 @@ from headrace.ops.shared import (
 )
 from headrace.ops.torch.device import find_device, level_of, memory_of
 from headrace.ops.torch.matrices import Matrix, matrix_of, on_device
-from headrace.ops.torch.rounding import BLOCK, FLOATS
+from headrace.ops.torch.rounding import FLOATS
 from headrace.weights.tensors.tensor import Tensor
 
 

@@ -43,6 +43,7 @@ from headrace.weights.codecs.tables import IQ4_NL, IQ4_XS, MXFP4, NVFP4
 
 __all__ = [
     "BF16",
+    "BLOCK_ROUNDED",
     "BYTES",
     "CODECS",
     "E2M1_64",
@@ -107,6 +108,9 @@ CODECS: dict[str, Codec] = {
 }  # fmt: skip
 OF_FOLDERS = GROUPED | EIGHT_BITS | {NF4.name: NF4}
 """Kinds in blocks that are put together of several tensors of a folder, by name."""
+BLOCK_ROUNDED = frozenset(codec.name for codec in (Q4_K, IQ4_XS))
+"""Names of those that meet activations rounded by one scale of each of their blocks of 256
+(docs/kernels.md)."""
 _BY_GGUF_TYPE = {codec.gguf_type: codec for codec in CODECS.values()}
 _BY_SAFETENSORS = {
     codec.safetensors_dtype: codec for codec in CODECS.values() if codec.safetensors_dtype

@@ -17,8 +17,9 @@ import torch
 import triton
 import triton.language as tl
 
+from headrace.ops.shared import values_of_a_scale
 from headrace.ops.torch.rounding import round_bf16
-from headrace.ops.torch.triton.kinds import KINDS, Kind
+from headrace.ops.torch.triton.kinds import KINDS
 from headrace.ops.torch.triton.rows import quantised
 
 if TYPE_CHECKING:
@@ -185,12 +186,13 @@ class Operand(NamedTuple):
     """f32[n, k / 32] of bytes that meet minimums."""
 
 
-def operand(x: torch.Tensor, kind: Kind) -> Operand:
-    """Rows f32[n, k] rounded as the kind demands."""
+def operand(x: torch.Tensor, codec: str) -> Operand:
+    """Rows f32[n, k] rounded as weights of this kind demand."""
+    kind = KINDS[codec]
     if kind.floats:
         rounded = round_bf16(x) if x.device.type == "cpu" else x.bfloat16()
         return Operand(rounded.contiguous(), None, None)
-    return Operand(*quantised(x, with_sums=kind.minimum))
+    return Operand(*quantised(x, values_of_a_scale(codec, x.shape[1]), with_sums=kind.minimum))
 
 
 def product(x: torch.Tensor, matrix: Matrix) -> torch.Tensor:
@@ -222,7 +224,7 @@ def _launched(
     out = torch.empty((rows, outs), dtype=torch.float32, device=x.device)
     if not rows or not outs:
         return out
-    given, steps = operand(x, kind), triton.cdiv(width, kind.step)
+    given, steps = operand(x, matrix.codec.name), triton.cdiv(width, kind.step)
     if groups is None:
         of_tile, order, tiles = tile_rows(matrix.codec.name, rows), None, None
         row_tiles = triton.cdiv(rows, of_tile)

@@ -7,22 +7,25 @@ import triton
 import triton.language as tl
 
 from headrace.ops.interface import Norm
-from headrace.ops.shared import is_centred
-from headrace.ops.torch.rounding import BLOCK
+from headrace.ops.shared import BLOCK, is_centred
 from headrace.ops.torch.triton.rounding import APART, largest, whole_bytes
 
 BLOCKS = 32
-"""Blocks that a program rounds."""
+"""Blocks that a program rounds; a multiple of those that share a scale."""
 
 
 @triton.jit
 def _quantise(x, numbers, scales, sums, blocks, BLOCKS: tl.constexpr, BLOCK: tl.constexpr,
-              SUMS: tl.constexpr):  # fmt: skip
+              TOGETHER: tl.constexpr, SUMS: tl.constexpr):  # fmt: skip
     block = tl.program_id(0).to(tl.int64) * BLOCKS + tl.arange(0, BLOCKS)
     at = block[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
     has = block < blocks
     values = tl.load(x + at, mask=has[:, None], other=0.0)
     most = largest(values, 1)
+    if TOGETHER > 1:
+        shared = largest(tl.reshape(most, (BLOCKS // TOGETHER, TOGETHER)), 1)
+        shared = tl.broadcast_to(shared[:, None], (BLOCKS // TOGETHER, TOGETHER))
+        most = tl.reshape(shared, (BLOCKS,))
     inverse = tl.div_rn(tl.full(most.shape, 127.0, tl.float32), most)
     usable = (inverse < float("inf")) | (most != most)
     d = tl.div_rn(most, tl.full(most.shape, 127.0, tl.float32))
@@ -34,18 +37,19 @@ def _quantise(x, numbers, scales, sums, blocks, BLOCKS: tl.constexpr, BLOCK: tl.
 
 
 def quantised(
-    x: torch.Tensor, *, with_sums: bool
+    x: torch.Tensor, size: int, *, with_sums: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """q int8[n, k], d f32[n, k / 32] and the sums of q f32[n, k / 32] where they are wanted: the
-    bits of `headrace.ops.torch.rounding.quantised`."""
+    bits of `headrace.ops.torch.rounding.quantised`. Each block has its scale, which those of `size`
+    values share."""
     x = x.contiguous()
     numbers = torch.empty(x.shape, dtype=torch.int8, device=x.device)
     scales = x.new_empty((len(x), x.shape[1] // BLOCK))
     sums = torch.empty_like(scales) if with_sums else None
     blocks = scales.numel()
     _quantise[(triton.cdiv(blocks, BLOCKS),)](
-        x, numbers, scales, sums, blocks, BLOCKS=BLOCKS, BLOCK=BLOCK, SUMS=with_sums, num_warps=1,
-        **APART,
+        x, numbers, scales, sums, blocks, BLOCKS=BLOCKS, BLOCK=BLOCK, TOGETHER=size // BLOCK,
+        SUMS=with_sums, num_warps=1, **APART,
     )  # fmt: skip
     return numbers, scales, sums
 
