@@ -104,6 +104,7 @@ class Replay:
             # A chain, as far as it is asked here.
             model=cast(DraftChain[Any], self._model) if is_model else None,
             most_of_model=MOST_DRAFTS,
+            clock=lambda: 0.0,
         )
         self._streams: list[Stream] = []
         self._number = 0

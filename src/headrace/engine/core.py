@@ -125,6 +125,7 @@ class EngineCore:
             read_speculative_config(sources),
             shares=config.enable_prefix_caching,
             model=draft,
+            clock=clock,
         )
         self._cost = model.cost(plan.spec)
         self._costs = StepCosts() if self._speculation is None else self._speculation.costs

@@ -59,7 +59,7 @@ def served(
     """Expected tokens for each unit of time of each phase. fixed: drafts of every row; None
     for those that the controller takes."""
     rng = random.Random(7)
-    speculation = Speculation([Drawn()], most_drafts=MOST_DRAFTS)
+    speculation = Speculation([Drawn()], most_drafts=MOST_DRAFTS, clock=lambda: 0.0)
     rates, rows = [], list[Request]()
     for streams in load:
         for gone in rows[streams:]:

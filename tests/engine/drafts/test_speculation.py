@@ -143,6 +143,49 @@ def test_places_are_given_to_the_likeliest_guesses() -> None:
     assert [len(speculation.drafts(row, 8)) for row in rows] == [0, 0, 0, 6]
 
 
+class Slow(Drawn):
+    """A source whose guesses take time of a clock."""
+
+    def __init__(self, chance: float, count: int, takes_s: float) -> None:
+        super().__init__(chance, count)
+        self.takes_s, self.now_s, self.num_guesses = takes_s, 0.0, 0
+
+    def guess(self, request: Request, most: int) -> Guess:
+        self.now_s += self.takes_s
+        self.num_guesses += 1
+        return super().guess(request, most)
+
+
+@pytest.mark.parametrize(("takes_s", "drafts_pay"), [(0.0, True), (0.05, True), (1.0, False)])
+def test_drafts_that_gain_less_than_looking_them_up_takes_are_not_made(
+    takes_s: float, drafts_pay: bool
+) -> None:
+    """Steps without drafts are measured as if nothing had been looked up, which then rests."""
+    rng = random.Random(5)
+    source = Slow(0.6, 4, takes_s)
+    speculation = Speculation([source], most_drafts=4, clock=lambda: source.now_s)
+    row, steps, drafts = request_of([0]), 400, 0
+    for _ in range(steps):
+        before_s = source.now_s
+        speculation.begin_step([(row, 4)], 1)
+        count = len(speculation.drafts(row, 4))
+        drafts += count
+        right = 0
+        while right < count and rng.random() < source.chance:
+            right += 1
+        last = 1 if right == count and rng.random() < source.chance else 2
+        given = [1] * right + [last]
+        speculation.note(row, len(row.token_ids), given)
+        row.token_ids += given
+        speculation.note_step(1, 1 + count, 1 + 0.2 * count + source.now_s - before_s)
+    assert speculation.costs.plain_seconds(1) == pytest.approx(1.0, rel=0.01)
+    if drafts_pay:
+        assert drafts > steps
+    else:
+        assert drafts < 0.05 * steps
+        assert source.num_guesses < 0.3 * steps
+
+
 def replayed(curve: Curve, source: Drawn, batch: int, steps: int, fixed: int | None) -> float:
     """Tokens for each unit of time of so many requests, over recorded step times with some noise.
 

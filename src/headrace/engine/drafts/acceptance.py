@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
+from operator import mul
 
 _MATCHES = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Where the classes of matches begin, in tokens; below the first is one more."""
-_KINDS = tuple(bisect_right(_MATCHES, match) for match in range(_MATCHES[-1]))
-"""The class of each match below the last."""
 _BEGIN = (0.3, 0.35, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.8)
 """p_0 of each class: what prompt lookup does on text that repeats itself now and then. It matters
 for the first few guesses of a server alone."""
@@ -59,14 +59,13 @@ class Acceptance:
     def chances(self, own: Shares, match_tokens: int, count: int) -> list[float]:
         """That the first `j` drafts are all right, for j of 1 to `count`; each draft that is right
         makes the match longer."""
-        chances, reached, kind, chance = list[float](), 1.0, -1, 0.0
-        for match in range(match_tokens, match_tokens + count):
-            own_kind = _KINDS[match] if match < _MATCHES[-1] else len(_MATCHES)
-            if own_kind != kind:
-                kind, chance = own_kind, self._chance(own, own_kind)
-            reached *= chance
-            chances.append(reached)
-        return chances
+        of_each, kind = list[float](), kind_of(match_tokens)
+        at, end = match_tokens, match_tokens + count
+        while at < end:
+            last = min(end, _MATCHES[kind]) if kind < len(_MATCHES) else end
+            of_each += [self._chance(own, kind)] * (last - at)
+            at, kind = last, kind + 1
+        return list(accumulate(of_each, mul))
 
     def note(
         self, own: Shares, match_tokens: int, guess: Sequence[int], came: Sequence[int]

@@ -5,20 +5,22 @@ that decodes and the drafts that are right. P(j) is the chance that a request's 
 all right (acceptance.py). Of all drafts of all requests, the likeliest m are taken, where m makes
 the most of
 
-    (B + sum of the m greatest P) / c(B, B + m)
+    (B + sum of the m greatest P) / (c(B, B + m) + l)
 
-if that is above what m = 0 gives; P falls with j, so that these are the first drafts of each
-request. At large batches, where a further place costs what it gives, nobody drafts, and nobody has
-to say where that is. Sizes of steps that were not seen are tried by and by, twice the largest at
-most.
+if that is above B / c(B, B), what steps without drafts give; P falls with j, so that these are the
+first drafts of each request. At large batches, where a further place costs what it gives, nobody
+drafts, and nobody has to say where that is. Sizes of steps that were not seen are tried by and by,
+twice the largest at most.
 
-A guess costs nothing but looking it up, so that one is made whether it is used or not, and judged
-by what came. For a request whose guesses are of no use it is made less and less often.
+l is what looking the guesses up took. It is spent already, but where drafts gain less than that
+the requests do better without: then all rest, and guess less and less often. So no cost c includes
+it. A guess is judged by what came, whether it is used or not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headrace.engine.drafts.acceptance import Acceptance, Shares
@@ -96,9 +98,11 @@ class Speculation:
         adaptive: bool = True,
         model: DraftChain[Any] | None = None,
         most_of_model: int = 0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """sources: in the order in which they are asked. most_drafts: of a row. adaptive: take as
-        many as pay; otherwise as many as there are. model: drafts where sources have nothing."""
+        many as pay; otherwise as many as there are. model: drafts where sources have nothing.
+        clock: of what looking up takes, in seconds."""
         self._sources = tuple(sources)
         self.model = model
         self._most = most_drafts
@@ -122,6 +126,9 @@ class Speculation:
         """Tokens beyond a request's first that the step gave."""
         self._batch = 1
         """Requests that decode in the step that began."""
+        self._clock = clock
+        self._looking_s = 0.0
+        """Seconds that guesses of the step that began took."""
         self._of_model: DraftPolicy | None = None
         if model is not None:
             self._of_model = DraftPolicy(
@@ -137,6 +144,8 @@ class Speculation:
     ) -> None:
         """A step begins in which `batch` requests decode, of which these may have so many drafts
         each, and at most `most` together."""
+        begun_s = self._clock()
+        self._looking_s = 0.0
         self._taken.clear()
         self._num_given = 0
         self._batch = batch
@@ -159,7 +168,7 @@ class Speculation:
             self._add_of_model(requests, hopes, batch, most)
             return
         chances = [pending.chances for _, pending, _ in guesses]
-        counts = self._counts(batch, most, chances)
+        counts = self._counts(batch, most, chances, begun_s)
         for (request, pending, history), count, own in zip(guesses, counts, chances, strict=True):
             if count:
                 history.idle_tokens = 0
@@ -167,6 +176,8 @@ class Speculation:
                 hopes[request] = sum(own[:count])
             else:
                 self._rest(history, len(request.token_ids))
+        if guesses:
+            self._looking_s = self._clock() - begun_s
         few = self.costs.num_seen < FIRST_PLAIN_STEPS
         if few or not self.costs.knows(batch) or self._since_plain > PLAIN_STEP_EVERY:
             self._since_plain = 0.0
@@ -220,7 +231,8 @@ class Speculation:
         model, costs = self._of_model, self.costs
         drafting_s = 0.0 if model is None else model.seconds
         watching_s = 0.0 if model is None else model.take_watching_s()
-        costs.note(batch, num_tokens, seconds - drafting_s - watching_s)
+        looking_s = self._looking_s
+        costs.note(batch, num_tokens, seconds - drafting_s - watching_s - looking_s)
         plain_s = costs.plain_seconds(batch)
         if (num_tokens == batch and not drafting_s) or plain_s <= 0:
             self._account.note_plain(watching_s / plain_s if plain_s > 0 else 0.0)
@@ -228,7 +240,7 @@ class Speculation:
                 model.note_step(seconds)
             return
         # A step that was disturbed by something else took so long without its drafts too.
-        usual_s = costs.seconds(batch, num_tokens) + drafting_s + watching_s
+        usual_s = costs.seconds(batch, num_tokens) + drafting_s + watching_s + looking_s
         booked_s = min(seconds, MOST_OVERRUN * usual_s)
         if model is not None and not model.is_try:
             booked_s -= model.reading_s
@@ -287,8 +299,10 @@ class Speculation:
             self._rest(history, length)
         return best
 
-    def _counts(self, batch: int, most: int, chances: Sequence[Sequence[float]]) -> list[int]:
-        """How many drafts of each guess pay together."""
+    def _counts(
+        self, batch: int, most: int, chances: Sequence[Sequence[float]], begun_s: float
+    ) -> list[int]:
+        """How many drafts of each guess pay together, with what looking them up took since then."""
         costs = self.costs
         counts = [0] * len(chances)
         if not counts:
@@ -299,6 +313,7 @@ class Speculation:
         largest = min(max(2 * costs.largest_seen, batch + 1), batch + most)
         best, hope = 0, float(batch)
         plain = costs.of(batch, batch)
+        looking = (self._clock() - begun_s) / costs.unit_s if costs.unit_s else 0.0
         most_gained = LEAST_GAIN * hope / plain
         most_cost = plain * (1 + max(0.0, self._account.steps))
         for count, (chance, _) in enumerate(ranked[: largest - batch], 1):
@@ -306,7 +321,7 @@ class Speculation:
             cost = costs.of(batch, batch + count)
             if cost > most_cost:
                 break
-            gained = hope / cost
+            gained = hope / (cost + looking)
             if gained > most_gained:
                 best, most_gained = count, gained
         more = self._explored(best, min(len(ranked), largest - batch))

@@ -15,7 +15,8 @@ ngram, suffix, mtp                         the same as {"method": NAME}
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast, get_args
 
@@ -229,7 +230,11 @@ def _check_once(pairs: list[tuple[str, Any]]) -> None:
 
 
 def speculation_of(
-    config: SpeculativeConfig, *, shares: bool = True, model: DraftChain[Any] | None = None
+    config: SpeculativeConfig,
+    *,
+    shares: bool = True,
+    model: DraftChain[Any] | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Speculation | None:
     """The speculation of an engine; None without any.
 
@@ -237,6 +242,8 @@ def speculation_of(
 
     shares: whether requests may show each other what they have in common, as a shared prefix does;
     where they may not, auto has no past answers.
+
+    clock: as of Speculation.
     """
     sources: list[DraftSource] = []
     if config.sources in ("auto", "ngram", "suffix"):  # of its own text too, as in vLLM
@@ -258,4 +265,5 @@ def speculation_of(
         adaptive=config.adaptive,
         model=model,
         most_of_model=most_of_model,
+        clock=clock,
     )

@@ -125,6 +125,11 @@ class StepCosts:
         self.largest_seen = 0
         """Tokens of the largest."""
 
+    @property
+    def unit_s(self) -> float:
+        """Seconds of a cost of 1; 0 before the first step."""
+        return self._level
+
     def of(self, batch: int, num_tokens: float) -> float:
         """The cost of a step of `batch` requests and so many tokens, in units that all steps share.
         Both are 1 or more."""

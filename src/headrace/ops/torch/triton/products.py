@@ -19,7 +19,7 @@ import triton.language as tl
 
 from headrace.ops.shared import values_of_a_scale
 from headrace.ops.torch.rounding import round_bf16
-from headrace.ops.torch.triton.kinds import KINDS
+from headrace.ops.torch.triton.kinds import KINDS, Kind
 from headrace.ops.torch.triton.rows import quantised
 
 if TYPE_CHECKING:
