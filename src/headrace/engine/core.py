@@ -185,6 +185,8 @@ class EngineCore:
         self._steps = StepFigures()
         if config.populate_kv_cache:
             self._runner.populate(plan.num_blocks, wait=True)
+            if draft is not None:
+                draft.populate()
         self._kv_accounting_errors = 0
         self._flight: Flight | None = None
         self._entered_s = 0.0
@@ -384,8 +386,10 @@ class EngineCore:
 
     def _populate_ahead(self) -> None:
         """Have memory ready of the blocks that the next step may take."""
-        ahead = self.kv.num_next(self._step_tokens, len(self.scheduler.running))
-        self._runner.populate(min(self.kv.num_touched + ahead, self.kv.num_blocks))
+        running = len(self.scheduler.running)
+        self._runner.populate(self.kv.num_ready(self._step_tokens, running))
+        if self._draft is not None:
+            self._draft.populate_ahead(running)
 
     @property
     def _has_scheduled(self) -> bool:

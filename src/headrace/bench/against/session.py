@@ -76,7 +76,7 @@ class Facts(NamedTuple):
 def peer_of(text: str) -> str | list[str]:
     """A URL, or the words of a command. Raises ConfigError for what is neither."""
     if "://" in text.partition(" ")[0]:
-        split_url(text)
+        split_url(text, "URL")
         return text.rstrip("/")
     try:
         words = shlex.split(text)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.numbers import NumberRange
+
 if TYPE_CHECKING:
     from headrace.bench.against.peer import ServerFacts
     from headrace.bench.against.session import Facts
@@ -22,7 +24,7 @@ _LARGEST_SEED = 2**31 - 1
 @click.argument("serve_arguments", metavar="[-- SERVE_OPTIONS]", nargs=-1)
 @click.option(
     "--minutes",
-    type=click.FloatRange(0, 24 * 60, min_open=True),
+    type=NumberRange(0, 24 * 60, min_open=True),
     default=5.0,
     show_default=True,
     help="Time for all pairs; each case is measured at least once while it lasts.",
@@ -45,7 +47,7 @@ _LARGEST_SEED = 2**31 - 1
 @click.option(
     "--start-timeout",
     "start_timeout_s",
-    type=click.FloatRange(0, min_open=True),
+    type=NumberRange(0, min_open=True),
     default=300.0,
     show_default=True,
     help="Seconds that each server may take until it answers.",
