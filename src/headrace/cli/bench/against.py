@@ -186,8 +186,10 @@ def _print(facts: Facts, comparison: Comparison, seed: int, markdown: bool) -> N
             table.add_row(*cells)
         wide_console().print(table)
     for result in comparison.results:
-        if not result.ours:
-            click.echo(f"{result.case}: not measured: {result.why_missing}", err=True)
+        if result.why_missing is not None:
+            pairs = len(result.ours)
+            ended = f"no pair after {pairs}" if pairs else "not measured"
+            click.echo(f"{result.case}: {ended}: {result.why_missing}", err=True)
 
 
 def _server_lines(name: str, server: ServerFacts, ready_s: float | None) -> list[str]:
