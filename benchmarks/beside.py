@@ -95,9 +95,12 @@ def first_touched(
     A case before it warms both up; what the last one needs beyond that was never touched.
     """
     every = [measured(name, model, session, serve) for _ in range(processes)]
-    last = [row.result for each in every for row in each.rows[-1:]]
+    case = session.cases[-1].name
+    last = [row.result for each in every for row in each.rows if row.name == case]
+    if not last:
+        return Measured([], every[-1].lines)
     of_first = CaseResult(
-        case=session.cases[-1].name,
+        case=case,
         ours=tuple(result.ours[0] for result in last),
         peer=tuple(result.peer[0] for result in last),
         most_tokens_per_s=last[-1].most_tokens_per_s,

@@ -117,10 +117,8 @@ def main() -> None:
     parser.add_argument("--first-touch", type=int, default=0, help="fresh processes; 0: not shown")
     parser.add_argument("--serve", default="", help="options of our server, in one word")
     options = parser.parse_args()
-    peer, cases = (
-        built(options.peers.resolve(), options.peer, options.level),
-        cases_of(options.cases),
-    )
+    peer = built(options.peers.resolve(), options.peer, options.level)
+    cases = cases_of(options.cases)
     serve = options.serve.split()
     if options.level != "native":
         serve += ["--cpu-level", options.level]
@@ -136,11 +134,8 @@ def main() -> None:
         }
         for session in sessions(peer, options.peer, model, cases, options.minutes):
             every.append(measured(kind, model, session, serve))
-        every += (
-            touches(peer, options.peer, model, options.first_touch, kind, serve)
-            if (options.first_touch)
-            else ()
-        )
+        if options.first_touch:
+            every += touches(peer, options.peer, model, options.first_touch, kind, serve)
         tell(report(NAMES[options.peer], every, aims))
     print(report(NAMES[options.peer], every, aims))
     print(f"\n{surroundings_line(facts)}; level {options.level}")

@@ -72,6 +72,11 @@ def test_errors_name_flag_value_and_limit(values: dict[str, Any], parts: list[st
         assert part in str(caught.value)
 
 
+def test_a_step_time_that_no_float_holds_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"--max-step-ms is .* an integer from 0 to 86400000"):
+        build(EngineConfig, {"max_step_ms": 10**400}, source="flags")
+
+
 def test_choices_that_are_numbers() -> None:
     assert build(EngineConfig, {"block_size": "64"}, source="flags").block_size == 64
     with pytest.raises(ConfigError, match=r"--block-size is '48'; expected one of 16, 32, 64"):

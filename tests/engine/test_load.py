@@ -56,6 +56,26 @@ def test_a_file_becomes_an_engine_with_timed_phases(
     assert max(drain(core)["a"].token_ids) < 260
 
 
+def _resident_bytes(path: Path) -> int:
+    """Of a mapped file, in this process (proc(5), smaps)."""
+    resident, in_file = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        key, *rest = line.split()
+        if not key.endswith(":"):
+            in_file = rest[-1] == str(path)
+        elif in_file and key == "Rss:":
+            resident += 1024 * int(rest[0])
+    return resident
+
+
+def test_pages_of_the_file_are_let_go_when_it_is_packed() -> None:
+    path = embedded_model().resolve()
+    core, checkpoint = load_engine(EngineConfig(model=str(path), num_gpu_blocks_override=16))
+    assert core.info().weight_bytes > path.stat().st_size // 2
+    assert checkpoint.tensors, "which refer to the file"
+    assert _resident_bytes(path) < path.stat().st_size // 10
+
+
 def test_a_draft_models_step_is_counted_on_a_device_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

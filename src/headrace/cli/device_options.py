@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import click
 
+from headrace.cli.numbers import NumberRange
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
@@ -26,7 +28,7 @@ _OPTIONS = (
     ),
     click.option(
         "--gpu-memory-utilization",
-        type=click.FloatRange(0, 1, min_open=True),
+        type=NumberRange(0, 1, min_open=True),
         default=0.9,
         show_default=True,
         help="Share of the memory of a CUDA device that may be filled.",

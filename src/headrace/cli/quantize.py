@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.json_line import print_json
+from headrace.cli.numbers import NumberRange
 from headrace.cli.quantize_folder import DEFAULT_WINDOWS, FolderOptions, make_folder
 from headrace.cli.quantize_target import file_size, fit_target
 
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--target-kl",
-    type=click.FloatRange(min=0, min_open=True),
+    type=NumberRange(min=0, min_open=True),
     metavar="NATS",
     help="In place of a type: the smallest mix whose mean KL divergence from SRC is at most this.",
 )

@@ -16,6 +16,9 @@ Positive = Annotated[int, Meta(ge=1)]
 MAX_THREADS = 1024
 """What the thread pool of the C++ kernels takes: more than any machine they are made for has."""
 
+MAX_STEP_MS = 86_400_000
+"""A day: more is a mistake, and what no float holds could not be compared with times."""
+
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings by which a model is loaded and run."""
@@ -174,6 +177,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         int,
         Meta(
             ge=0,
+            le=MAX_STEP_MS,
             description="Milliseconds that a step may take while it gives tokens of running "
             "requests: of the prompts beside them it computes as much as is predicted to fit, 12 "
             "tokens at least. While none run a step takes all of --max-num-batched-tokens. 0: no "

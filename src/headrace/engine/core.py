@@ -19,12 +19,11 @@ from headrace.engine.answers import output, prefilled, started
 from headrace.engine.drafts.forced_spans import ForcedSpans
 from headrace.engine.drafts.passes.draft_chain import DraftChain
 from headrace.engine.drafts.proposer import Drafter, Proposer
-from headrace.engine.drafts.speculation import DraftTotals
 from headrace.engine.drafts.speculative_config import read_speculative_config, speculation_of
 from headrace.engine.drafts.step_costs import StepCosts
 from headrace.engine.drafts.thinking import Thinking
 from headrace.engine.facts import info_of
-from headrace.engine.figures import StepFigures, expert_counts
+from headrace.engine.figures import StepFigures, stats_of
 from headrace.engine.flight import Flight, plans_ahead
 from headrace.engine.grammars.beside import Beside
 from headrace.engine.grammars.store import IDLE_WAIT_S, Grammars
@@ -187,6 +186,8 @@ class EngineCore:
         self._steps = StepFigures()
         if config.populate_kv_cache:
             self._runner.populate(plan.num_blocks, wait=True)
+            if draft is not None:
+                draft.populate()
         self._kv_accounting_errors = 0
         self._flight: Flight | None = None
         self._entered_s = 0.0
@@ -386,8 +387,10 @@ class EngineCore:
 
     def _populate_ahead(self) -> None:
         """Have memory ready of the blocks that the next step may take."""
-        ahead = self.kv.num_next(self._step_tokens, len(self.scheduler.running))
-        self._runner.populate(min(self.kv.num_touched + ahead, self.kv.num_blocks))
+        running = len(self.scheduler.running)
+        self._runner.populate(self.kv.num_ready(self._step_tokens, running))
+        if self._draft is not None:
+            self._draft.populate_ahead(running)
 
     @property
     def _has_scheduled(self) -> bool:
@@ -416,55 +419,16 @@ class EngineCore:
 
     def stats(self) -> Stats:
         """Figures as of now; counters are totals since start."""
-        totals = self.scheduler.totals
-        compared = DraftTotals() if self._speculation is None else self._speculation.compared
-        return Stats(
-            num_running=len(self.scheduler.running),
-            num_waiting=len(self.scheduler.waiting) + self._grammars.num_waiting,
-            blocks_total=self.kv.num_blocks,
-            blocks_free=self.kv.num_free,
-            blocks_cached=self.kv.num_cached,
-            blocks_owned=self.kv.num_owned,
-            group_blocks=self.kv.owned_by_group,
-            group_cached=self.kv.cached_by_group,
-            steps=totals.steps,
-            step_s=self._steps.last_s,
-            step_tokens=self._steps.last_tokens,
-            step_bytes=self._steps.last_cost.bytes,
-            step_operations=self._steps.last_cost.operations,
-            busy_s=self._steps.busy_s,
-            limited_steps=totals.limited_steps,
-            limited_step_s=self._steps.limited_s,
-            limited_step_predicted_s=self._steps.predicted_s,
-            moved_bytes=self._steps.moved_bytes,
-            operations=self._steps.operations,
-            prompt_tokens=totals.prompt_tokens,
-            generation_tokens=totals.generation_tokens,
-            computed_tokens=totals.computed_tokens,
-            certain_tokens=totals.certain_tokens,
-            spec_drafts=totals.drafts,
-            spec_draft_tokens=totals.draft_tokens,
-            spec_accepted_tokens=totals.accepted_tokens,
-            spec_draft_failures=0 if self._draft is None else self._draft.num_left_out,
-            spec_accepted_by_position=dict(totals.accepted_by_position),
-            spec_compared_steps=compared.steps,
-            spec_compared_tokens=compared.tokens,
-            spec_compared_s=compared.seconds,
-            spec_plain_s=compared.plain_s,
-            prefix_queries_tokens=totals.prefix_queries_tokens,
-            prefix_hits_tokens=totals.prefix_hits_tokens,
-            num_preemptions=totals.preemptions.total(),
-            preemption_reasons={**totals.preemptions},
-            timeouts=totals.timeouts,
-            step_seconds=list(self._steps.seconds),
-            iteration_tokens=list(self._steps.tokens),
-            num_deferred=self.scheduler.num_deferred,
-            num_preempted=self.scheduler.waiting.num_put_back,
-            miss_reasons=dict(totals.miss_reasons),
+        return stats_of(
+            self.scheduler,
+            self._steps,
+            speculation=self._speculation,
+            num_compiling=self._grammars.num_waiting,
+            draft_failures=0 if self._draft is None else self._draft.num_left_out,
             failed_steps=self._runner.failed_steps,
             out_of_memory_steps=self._memory.times_short,
             kv_accounting_errors=self._kv_accounting_errors,
-            **expert_counts(self._ops.expert_cache_stats()),
+            experts=self._ops.expert_cache_stats(),
         )
 
     def info(self) -> EngineInfo:

@@ -70,4 +70,5 @@ def test_prompts_are_of_the_lengths_of_the_case() -> None:
     assert (prefix, prefix + own, case.positions) == (512, case.prompt, case.prompt + case.new)
     assert (prompts.seed, case.load.users, case.load.requests) == (7, 32, 32)
     assert prompts.request.extra_body == {"temperature": 0}
+    assert prompts.request.ignore_eos
     assert CASES["sampled-32"].prompts(7).request.extra_body["top_k"] == 20

@@ -17,13 +17,17 @@ WAITS = [sys.executable, "-c", "import time; time.sleep(60)"]
 LIMIT_S = 20.0
 
 
+def state_of(pid: int) -> str:
+    """A letter; T is stopped."""
+    # proc(5): the state stands behind the name, which is in parentheses.
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def comes_to(pid: int, *, stopped: bool) -> bool:
     """Whether the process is in that state before long."""
     end_s = time.monotonic() + LIMIT_S
     while time.monotonic() < end_s:
-        # proc(5): the state stands behind the name, which is in parentheses.
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        if (state == "T") == stopped:
+        if (state_of(pid) == "T") == stopped:
             return True
         time.sleep(0.01)
     return False
@@ -50,8 +54,7 @@ def test_a_server_ends_with_all_that_it_started(tmp_path: Path) -> None:
             break
         time.sleep(0.02)
     else:
-        state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
-        assert state == "Z", "it waits for its new parent alone"
+        assert state_of(number) == "Z", "it waits for its new parent alone"
 
 
 @pytest.mark.parametrize(

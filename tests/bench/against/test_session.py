@@ -1,11 +1,18 @@
-"""The limits that a comparison reads are those of the kernels that compute, or none."""
+"""The limits that a comparison reads are those of the kernels that compute, or none; who runs while
+another is measured."""
 
 from __future__ import annotations
 
+import os
+from contextlib import ExitStack
 from datetime import UTC, datetime
+from typing import Any, cast
 
-from headrace.bench.against.session import Environment, limits_reader
+from headrace.bench.against.cases import AgainstCase
+from headrace.bench.against.process import started
+from headrace.bench.against.session import Environment, apart, limits_reader
 from headrace.bench.machine import Probe
+from tests.bench.against.test_process import WAITS, comes_to
 
 LABELS = {"backend": "cpu", "cpu_level": "avx2", "threads": "3", "weight_codec": "Q8_0"}
 
@@ -38,6 +45,33 @@ def test_limits_are_of_the_level_and_threads_that_compute() -> None:
     assert limits is not None
     assert (limits.bytes_per_s, limits.ops_per_s, limits.kind) == (7.0, 9.0, "int8")
     assert asked == [("avx2", 3)]
+
+
+def test_whoever_is_measured_runs_alone() -> None:
+    case = AgainstCase("a", 1, 100, 1, "prefill")
+    with ExitStack() as stack:
+        servers = {
+            name: stack.enter_context(
+                started(WAITS, is_ready=lambda: True, timeout_s=20, environ=os.environ)
+            )
+            for name in ("headrace", "peer")
+        }
+
+        def look(*stopped: str) -> None:
+            for name, server in servers.items():
+                assert comes_to(server.group, stopped=name in stopped), name
+
+        ours, peer, limits = apart(
+            lambda _case: cast("Any", look("peer")),
+            lambda _case: cast("Any", look("headrace")),
+            lambda: cast("Any", look("headrace", "peer")),
+            servers,
+        )
+        for _ in range(2):
+            ours(case)
+            peer(case)
+            limits()
+        look()
 
 
 def test_a_server_on_a_device_has_none() -> None:

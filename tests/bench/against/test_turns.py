@@ -98,6 +98,21 @@ def test_a_case_that_fails_keeps_the_others() -> None:
     assert machine.log.count("ours a") == 1
 
 
+def test_a_case_that_fails_later_says_so_beside_its_pairs() -> None:
+    machine = Machine()
+    server = machine.server("peer", 1)
+
+    def peer(case: AgainstCase) -> RunResult:
+        if case is A and "peer b" in machine.log:
+            raise HeadraceError("refused the connection")
+        return server(case)
+
+    first, second = compared(machine, machine.server("ours", 1), peer, 9)
+    assert first.ratios == (1.0,)
+    assert first.why_missing == "the peer: refused the connection"
+    assert len(second.ratios) > 1 and second.why_missing is None
+
+
 def test_limits_bound_the_ratio() -> None:
     machine = Machine()
     ours = machine.server("ours", 1, moved=500)

@@ -45,7 +45,9 @@ def test_both_are_started_measured_and_ended() -> None:
             ["http://127.0.0.1:1", "m", "--cases", "decode,fast"],
             "not a list of some of prefill-512",
         ),
-        (["http://127.0.0.1:notaport", "m"], "has no valid host and port"),
+        (["http://127.0.0.1:notaport", "m"], "URL: 'http://127.0.0.1:notaport' has no valid host"),
+        (["http://127.0.0.1:1", "m", "--minutes", "nan"], "nan is not in the range 0<x<=1440"),
+        (["http://127.0.0.1:1", "m", "--start-timeout", "nan"], "nan is not in the range x>0"),
     ],
 )
 def test_wrong_usage_is_refused(arguments: list[str], message: str) -> None:

@@ -5,8 +5,18 @@ from __future__ import annotations
 import pytest
 
 from headrace.engine.core import EngineCore
-from tests.engine.mock import MockOps, collect, drain, make_core, submit
+from tests.engine.mock import (
+    MockModel,
+    MockOps,
+    collect,
+    drain,
+    make_core,
+    make_draft,
+    submit,
+)
 from tests.engine.plans import prompt
+
+ALWAYS = '{"method": "draft_model", "model": "m", "adaptive": false, "num_speculative_tokens": 4}'
 
 
 def populated(core: EngineCore) -> int:
@@ -61,3 +71,27 @@ def test_blocks_that_were_used_are_taken_before_others() -> None:
         core.submit(submit(f"{number}", prompt(100, number), max_tokens=20))
         drain(core)
     assert core.kv.num_touched == touched
+
+
+def test_a_draft_models_own_blocks_are_made_ready_likewise() -> None:
+    draft = make_draft(MockModel())
+    ops = draft._ops
+    assert isinstance(ops, MockOps)
+    core = make_core(draft=draft, speculative_config=ALWAYS)
+    core.warm_up()
+    at_rest = ops.populated
+    assert 0 < at_rest < draft.plan.num_blocks
+    core.submit(submit("a", prompt(200), max_tokens=60))
+    while core.has_work:
+        core.step()
+        assert ops.populated >= draft.cache.kv.num_touched
+    assert ops.populated > at_rest
+    assert ops.populated < draft.plan.num_blocks
+
+
+def test_all_of_a_draft_models_blocks_are_ready_where_it_is_asked_for() -> None:
+    draft = make_draft(MockModel())
+    ops = draft._ops
+    assert isinstance(ops, MockOps)
+    make_core(draft=draft, speculative_config=ALWAYS, populate_kv_cache=True)
+    assert ops.populated == draft.plan.num_blocks

@@ -14,10 +14,13 @@ class Rates(NamedTuple):
     """Of a request that decodes."""
     token_s: float = 0.0
     pair_s: float = 0.0
+    context_s: float = 0.0
+    """Of a token that one which decodes attends to."""
 
     def seconds(self, load: StepLoad) -> float:
         return (
             self.decode_s * load.decodes
             + self.token_s * load.prompt_tokens
             + self.pair_s * load.pairs
+            + self.context_s * load.context_tokens
         )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, NamedTuple
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, shown
 
 _POLL_S = 0.1
 _END_S = 20.0
@@ -73,7 +73,7 @@ def started(
             )
         except OSError as error:
             raise HeadraceError(
-                f"{command[0]} cannot be started: {error.strerror}; give the program's path"
+                f"{shown(command[0])} cannot be started: {error.strerror}; give the program's path"
             ) from error
         try:
             while not is_ready():

@@ -76,7 +76,7 @@ class Facts(NamedTuple):
 def peer_of(text: str) -> str | list[str]:
     """A URL, or the words of a command. Raises ConfigError for what is neither."""
     if "://" in text.partition(" ")[0]:
-        split_url(text)
+        split_url(text, "URL")
         return text.rstrip("/")
     try:
         words = shlex.split(text)
@@ -121,18 +121,32 @@ def compared(
         ready_s = {name: server.ready_s for name, server in started_here.items()}
         facts = Facts(asyncio.run(server_facts(ours)), asyncio.run(server_facts(peer)), ready_s)
         read_limits = limits_reader(asyncio.run(engine_labels(ours)), around)
+        ours_alone, peer_alone, limits_alone = apart(own_run, peer_run, read_limits, started_here)
         comparison = in_turns(
             cases,
-            _beside_stopped(own_run, started_here.get("peer")),
-            _beside_stopped(peer_run, started_here.get("headrace")),
-            read_limits=_beside_stopped(read_limits, *started_here.values())
-            if is_here(peer.base_url)
-            else lambda: None,
+            ours_alone,
+            peer_alone,
+            read_limits=limits_alone if is_here(peer.base_url) else lambda: None,
             budget_s=options.budget_s,
             clock=around.clock,
             progress=around.progress,
         )
     return facts, comparison
+
+
+def apart(
+    ours: Run,
+    peer: Run,
+    read_limits: Callable[[], Limits | None],
+    started_here: Mapping[str, StartedServer],
+) -> tuple[Run, Run, Callable[[], Limits | None]]:
+    """The same, during which no other server runs of those that were started here, by their names
+    `headrace` and `peer`; beside a reading of limits neither does."""
+    return (
+        _beside_stopped(ours, started_here.get("peer")),
+        _beside_stopped(peer, started_here.get("headrace")),
+        _beside_stopped(read_limits, *started_here.values()),
+    )
 
 
 def _beside_stopped(work: Callable[_P, _R], *others: StartedServer | None) -> Callable[_P, _R]:

@@ -35,6 +35,7 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     """What the machine's limits, read in the same minutes, allow for the bytes and operations that
     headrace counted for this load; None where they were not read or not counted."""
     why_missing: str | None = None
+    """Why there are no pairs, or no further ones although time was left."""
 
     @property
     def ratios(self) -> tuple[float, ...]:
@@ -83,7 +84,7 @@ class _Pairs:
             ours=tuple(self.ours),
             peer=tuple(self.peer),
             most_tokens_per_s=most_tokens_per_s(self.work, limits),
-            why_missing=None if self.ours else self.why_missing,
+            why_missing=self.why_missing,
         )
 
 

@@ -137,9 +137,10 @@ def _origin(url: SplitResult) -> tuple[Literal["http", "https"], str, int]:
     return "http", url.hostname, url.port or 80
 
 
-def split_url(base_url: str) -> SplitResult:
-    """The parts of an endpoint's address; ConfigError where it is none."""
-    told = f"base_url: {shown(without_secrets(base_url))}"
+def split_url(base_url: str, name: str = "base_url") -> SplitResult:
+    """The parts of an endpoint's address; ConfigError where it is none, by the name it was given
+    by."""
+    told = f"{name}: {shown(without_secrets(base_url))}"
     try:
         url = urlsplit(base_url)
         port_is_valid = url.port is None or url.port > 0

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.numbers import NumberRange
+
 if TYPE_CHECKING:
     from headrace.bench.against.peer import ServerFacts
     from headrace.bench.against.session import Facts
@@ -22,7 +24,7 @@ _LARGEST_SEED = 2**31 - 1
 @click.argument("serve_arguments", metavar="[-- SERVE_OPTIONS]", nargs=-1)
 @click.option(
     "--minutes",
-    type=click.FloatRange(0, 24 * 60, min_open=True),
+    type=NumberRange(0, 24 * 60, min_open=True),
     default=5.0,
     show_default=True,
     help="Time for all pairs; each case is measured at least once while it lasts.",
@@ -45,7 +47,7 @@ _LARGEST_SEED = 2**31 - 1
 @click.option(
     "--start-timeout",
     "start_timeout_s",
-    type=click.FloatRange(0, min_open=True),
+    type=NumberRange(0, min_open=True),
     default=300.0,
     show_default=True,
     help="Seconds that each server may take until it answers.",
@@ -184,8 +186,10 @@ def _print(facts: Facts, comparison: Comparison, seed: int, markdown: bool) -> N
             table.add_row(*cells)
         wide_console().print(table)
     for result in comparison.results:
-        if not result.ours:
-            click.echo(f"{result.case}: not measured: {result.why_missing}", err=True)
+        if result.why_missing is not None:
+            pairs = len(result.ours)
+            ended = f"no pair after {pairs}" if pairs else "not measured"
+            click.echo(f"{result.case}: {ended}: {result.why_missing}", err=True)
 
 
 def _server_lines(name: str, server: ServerFacts, ready_s: float | None) -> list[str]:

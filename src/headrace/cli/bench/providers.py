@@ -12,6 +12,7 @@ import click
 
 from headrace.cli.bench.console import wide_console
 from headrace.cli.interrupt import INTERRUPTED
+from headrace.cli.numbers import NumberRange
 from headrace.http.event_loop import run_in_loop
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ _file = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option(
     "--max-error-rate",
-    type=click.FloatRange(0, 1),
+    type=NumberRange(0, 1),
     default=1.0,
     show_default=True,
     help="Share of failed requests of a provider above which the exit status is 1.",

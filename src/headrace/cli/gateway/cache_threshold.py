@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.numbers import NumberRange
+
 if TYPE_CHECKING:
     from headrace.gateway.cache.semantic.threshold import Pair, Rate, Row
 
@@ -34,7 +36,7 @@ _BATCH = 64
 )
 @click.option(
     "--false-hits",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=NumberRange(0, 1, min_open=True, max_open=True),
     default=0.01,
     show_default=True,
     help="The false-hit rate that must not be reached, with 95 % confidence.",

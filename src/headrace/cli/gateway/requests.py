@@ -12,6 +12,7 @@ import click
 
 from headrace.cli.gateway.ledger import dollars
 from headrace.cli.gateway.log import OUTCOMES
+from headrace.cli.numbers import NumberRange
 from headrace.cli.visible import visible
 from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
@@ -43,10 +44,10 @@ CONFIG = click.option(
 @click.option("--since", metavar="DAY", help="From this day on, as 2026-11-01, in UTC.")
 @click.option("--until", metavar="DAY", help="Up to the end of this day.")
 @click.option(
-    "--min-usd", type=click.FloatRange(min=0), help="Only requests that cost this much or more."
+    "--min-usd", type=NumberRange(min=0), help="Only requests that cost this much or more."
 )
 @click.option(
-    "--min-ms", type=click.FloatRange(min=0), help="Only requests that took this long or longer."
+    "--min-ms", type=NumberRange(min=0), help="Only requests that took this long or longer."
 )
 @click.option("--after", help="Continue after a page: the value that page named at its end.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=20, show_default=True,

@@ -90,9 +90,11 @@ class KVCache:
         Freed ones are taken before these."""
         return self._num_touched
 
-    def num_next(self, num_tokens: int, num_requests: int) -> int:
-        """Blocks that a step takes at most of so many tokens, and requests."""
-        return self.num_tables * (self.blocks_for(num_tokens) + num_requests)
+    def num_ready(self, num_tokens: int, num_requests: int) -> int:
+        """Blocks from the first on whose memory is to be there before a step of so many tokens and
+        requests: those that were in use at some time, and what it takes at most."""
+        ahead = self.num_tables * (self.blocks_for(num_tokens) + num_requests)
+        return min(self._num_touched + ahead, self.num_blocks)
 
     @property
     def num_cached(self) -> int:

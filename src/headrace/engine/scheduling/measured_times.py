@@ -9,7 +9,8 @@ attention b for each pair of a token and one it attends to.
 
 a and b are those of least squares of the error relative to the step, over the steps that computed a
 prompt, of which one counts KEPT as much as the next: chunks of 30 tokens have not quite the rates
-of chunks of 512. Where contexts were short, little is known of b: it is then held near what pairs
+of chunks of 512. A step that something else disturbed, and that took many times as long, so counts
+for nearly nothing. Where contexts were short, little is known of b: it is then held near what pairs
 take by their number of operations.
 """
 
@@ -20,10 +21,6 @@ from headrace.engine.scheduling.step_budget import StepLoad
 
 KEPT = 0.9
 """Of what steps count, with each further one."""
-MOST_SURPRISE = 2.0
-"""A step that took more times as long as predicted was disturbed by something else, and counts as
-that, once there are FEW_STEPS."""
-FEW_STEPS = 3
 LEAST_SHARE = 0.05
 """Of a step, that is its prompt's at least, if decoding alone is thought to have taken all of it.
 """
@@ -42,7 +39,6 @@ class MeasuredTimes:
         self._pair_tokens = pair_tokens
         self._token_s = 0.0
         self._pair_s = 0.0
-        self._num_seen = 0
         # Sums of tokens^2, tokens * pairs, pairs^2, tokens, pairs: each over the seconds of a step,
         # pairs in tokens.
         self._tt = self._tp = self._pp = self._t = self._p = 0.0
@@ -56,9 +52,6 @@ class MeasuredTimes:
         """Count a step that computed prompts."""
         if seconds <= 0 or not load.prompt_tokens:
             return
-        if self._num_seen >= FEW_STEPS:
-            seconds = min(seconds, MOST_SURPRISE * self.seconds(load))
-        self._num_seen += 1
         share = max(LEAST_SHARE, 1 - self._decode_s(load) / seconds)
         tokens, pairs = load.prompt_tokens / seconds, load.pairs * self._pair_tokens / seconds
         self._tt = KEPT * self._tt + tokens * tokens

@@ -13,6 +13,7 @@ from headrace.cli.bench.load.lists import FOUND, Loads, Points
 from headrace.cli.bench.load.load_command import DEFINITIONS, KINDS
 from headrace.cli.bench.load.profile import PROFILES
 from headrace.cli.bench.load.prompt_options import PROMPT_OPTIONS, section_option
+from headrace.cli.numbers import NumberRange
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,8 +23,8 @@ _MANY = "Several runs"
 _JUDGE = "What is reported"
 
 _count = click.IntRange(1)
-_seconds = click.FloatRange(0, min_open=True)
-_price = click.FloatRange(0)
+_seconds = NumberRange(0, min_open=True)
+_price = NumberRange(0)
 
 OPTIONS = (
     section_option(_AT, "--base-url", "--url", "-u", "--target", "base_url",
@@ -70,7 +71,7 @@ OPTIONS = (
         _AT,
         "--keepalive",
         "keepalive_s",
-        type=click.FloatRange(0, 86_400),
+        type=NumberRange(0, 86_400),
         default=4.0,
         show_default=True,
         help="Seconds that an idle connection is kept for reuse; 0: a new connection for "
@@ -122,7 +123,7 @@ OPTIONS = (
         "--arrival-smoothness",
         "--vllm-burstiness",
         "burstiness",
-        type=click.FloatRange(0, min_open=True),
+        type=NumberRange(0, min_open=True),
         help="Shape of gamma arrivals: 1 is Poisson, less is burstier, inf is constant.",
     ),
     section_option(
@@ -136,16 +137,16 @@ OPTIONS = (
             "a sweep.",
     ),
     section_option(_LOAD, "--ramp", "--concurrency-ramp-duration", "--rampup", "ramp_s",
-            type=click.FloatRange(0), default=0.0, show_default=True,
+            type=NumberRange(0), default=0.0, show_default=True,
             help="Seconds over which the users of a closed loop start, one after another."),
     section_option(_LOAD, "--ramp-from", "--ramp-up-start-rps", "ramp_from",
-            type=click.FloatRange(0, min_open=True),
+            type=NumberRange(0, min_open=True),
             help="Rate at the start of the run, from which it changes to --rate by the end."),
     section_option(_LOAD, "--ramp-shape", "--ramp-up-strategy", "ramp_shape",
             type=click.Choice(["linear", "exponential"]),
             help="How the rate changes from --ramp-from: linearly, or exponentially, by equal "
                 "factors in equal times. [default: linear]"),
-    section_option(_LOAD, "--speed", type=click.FloatRange(0, min_open=True), default=1.0,
+    section_option(_LOAD, "--speed", type=NumberRange(0, min_open=True), default=1.0,
             show_default=True,
             help="Speed at which a trace is replayed: 10 replays ten seconds in one."),
     section_option(
@@ -171,7 +172,7 @@ OPTIONS = (
         help="Seconds after which no new request is sent.",
     ),
     section_option(_LOAD, "--grace", "--benchmark-grace-period", "grace_s",
-            type=click.FloatRange(0), default=30.0, show_default=True,
+            type=NumberRange(0), default=30.0, show_default=True,
             help="Seconds that requests in flight have to finish after --duration."),
     section_option(
         _LOAD,
@@ -199,9 +200,9 @@ OPTIONS = (
                 "--concurrency."),
     section_option(_MANY, "--search", is_flag=True,
             help="Find the highest rate at which --goodput is met."),
-    section_option(_MANY, "--highest-rate", type=click.FloatRange(0, min_open=True),
+    section_option(_MANY, "--highest-rate", type=NumberRange(0, min_open=True),
             help="Highest rate that a search tries, in requests per second."),
-    section_option(_MANY, "--precision", type=click.FloatRange(0.001, 1), default=0.05,
+    section_option(_MANY, "--precision", type=NumberRange(0.001, 1), default=0.05,
             show_default=True,
             help="Width of the bracket at which a search ends, as a share of the rate."),
     section_option(_MANY, "--trials", type=click.IntRange(1, 100), default=10, show_default=True,
@@ -210,13 +211,13 @@ OPTIONS = (
             help="Seconds after which a search starts no further run."),
     section_option(_JUDGE, "--goodput", multiple=True, metavar="SLO",
             help="Limits in ms, such as `ttft:500 tpot:50` or `ttft:p95<300ms`."),
-    section_option(_JUDGE, "--attainment", type=click.FloatRange(0, 1, min_open=True), default=0.9,
+    section_option(_JUDGE, "--attainment", type=NumberRange(0, 1, min_open=True), default=0.9,
             show_default=True,
             help="Share of requests that have to meet the limits per request, for the SLO to be "
                 "met."),
     section_option(_JUDGE, "--require-slo", is_flag=True,
             help="Exit with 4 if --goodput is missed; in a sweep, if it is missed at every load."),
-    section_option(_JUDGE, "--max-error-rate", type=click.FloatRange(0, 1), default=0.0,
+    section_option(_JUDGE, "--max-error-rate", type=NumberRange(0, 1), default=0.0,
             show_default=True, help="Share of failed requests above which the exit status is 1."),
     section_option(_JUDGE, "--definitions", default="headrace", show_default=True,
             type=click.Choice(DEFINITIONS),

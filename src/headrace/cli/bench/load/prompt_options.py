@@ -10,6 +10,7 @@ import click
 
 from headrace.cli.bench.load.choices import DATASETS_ELSEWHERE, HintedChoice
 from headrace.cli.bench.load.load_command import DATASETS
+from headrace.cli.numbers import NumberRange
 from headrace.cli.sections import SectionOption
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,7 +46,7 @@ PROMPT_OPTIONS = (
         "--prompt-input-tokens-stddev",
         "--stddev-input-tokens",
         "input_stddev",
-        type=click.FloatRange(0),
+        type=NumberRange(0),
         help="Standard deviation of --input-tokens, which are then drawn from a normal "
         "distribution, 1 or more.",
     ),
@@ -69,7 +70,7 @@ PROMPT_OPTIONS = (
         "--prompt-output-tokens-stddev",
         "--stddev-output-tokens",
         "output_stddev",
-        type=click.FloatRange(0),
+        type=NumberRange(0),
         help="Standard deviation of --output-tokens, in the same way.",
     ),
     section_option(
@@ -84,7 +85,7 @@ PROMPT_OPTIONS = (
         "--range-ratio",
         "--random-range-ratio",
         "range_ratio",
-        type=click.FloatRange(0, 1, max_open=True),
+        type=NumberRange(0, 1, max_open=True),
         help="Draw both lengths uniformly from this share below to this share above.",
     ),
     section_option(

@@ -13,6 +13,7 @@ from headrace.cli.gateway.keys.edit import edit
 from headrace.cli.gateway.keys.list import list_keys
 from headrace.cli.gateway.keys.options import MS_PER_DAY
 from headrace.cli.gateway.keys.store import config_option, json_option, show_new, with_store
+from headrace.cli.numbers import NumberRange
 
 if TYPE_CHECKING:
     from headrace.gateway.accounts.sqlite_store import SqliteStore
@@ -43,7 +44,7 @@ keys.add_command(list_keys)
 @keys.command(short_help="Make another secret for a key and show it.")
 @click.argument("id")
 @config_option
-@click.option("--overlap-days", type=click.FloatRange(0), default=0.0,
+@click.option("--overlap-days", type=NumberRange(0), default=0.0,
               help="How long the old secret stays valid too. [default: 0]")  # fmt: skip
 @json_option
 def rotate(id: str, config: Path, overlap_days: float, as_json: bool) -> None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.numbers import NumberRange
+
 if TYPE_CHECKING:
     from headrace.gateway.accounts.window import WindowName
     from headrace.gateway.settings.gateway import GatewaySettings
@@ -86,7 +88,7 @@ class OrNone(click.ParamType):  # type: ignore[type-arg]
 
 
 COUNT = click.IntRange(0, 2**53)
-DAYS = click.FloatRange(0, _MOST_DAYS, min_open=True)
+DAYS = NumberRange(0, _MOST_DAYS, min_open=True)
 per_option = click.option(
     "--per", type=click.Choice(WINDOWS), help="Window of the budget. [default for a new one: 1M]"
 )

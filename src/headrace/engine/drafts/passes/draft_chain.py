@@ -207,6 +207,16 @@ class DraftChain(ABC, Generic[Maker]):
         self._left_out.discard(request)
         self.cache.release(request, keep=request.finish_reason != "error")
 
+    def populate(self) -> None:
+        """Have all memory of its K and V ready."""
+        self._ops.kv_populate(self._arrays, self.plan.num_blocks, wait=True)
+
+    def populate_ahead(self, num_requests: int) -> None:
+        """Have memory ready of the blocks that the passes of the next step may take, of so many
+        requests."""
+        blocks = self.cache.kv.num_ready(MAX_STEP_TOKENS, num_requests)
+        self._ops.kv_populate(self._arrays, blocks)
+
     def warm_up(self, probe: Request) -> None:
         """Compute one token before the first request does, and time it. probe: the request of one
         token that its target just computed. Raises ConfigError where it gives no usable logits, or
