@@ -162,8 +162,11 @@ class ClientConnection(asyncio.Protocol):
         self.on_body = exchange.bodies.append
         self._parser = httptools.HttpResponseParser(self)
         self._left_bytes = MAX_HEAD_BYTES
+        # Before the kernel takes it: where this process loses its core behind that, the server is
+        # already at work, and a time read then would make it look faster than it can be.
+        sent_ns = self._clock_ns()
         if self._writer.write(data):
-            exchange.sent_ns = self._clock_ns()
+            exchange.sent_ns = sent_ns
 
     def resume_writing(self) -> None:
         """The kernel has taken the last byte."""

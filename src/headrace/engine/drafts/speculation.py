@@ -144,7 +144,7 @@ class Speculation:
     ) -> None:
         """A step begins in which `batch` requests decode, of which these may have so many drafts
         each, and at most `most` together."""
-        begun_s = self._clock()
+        begun_s = self._clock() if requests else 0.0
         self._looking_s = 0.0
         self._taken.clear()
         self._num_given = 0

@@ -229,4 +229,9 @@ def _refuse_malformed(payload: bytes, error: msgspec.DecodeError) -> list[FromCo
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    logging.shutdown()
+    sys.stderr.flush()
+    # Nothing is left to do, and what is loaded was taken from the collector (gc.freeze): the
+    # interpreter would look at all of it, and native types complain of what still holds them.
+    os._exit(code)
