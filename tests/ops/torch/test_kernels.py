@@ -148,7 +148,11 @@ def row_cases() -> dict[str, Case]:
     }
     return {
         "quantise": Case(
-            rows._quantise, {"BLOCKS": 32, "BLOCK": 32, "SUMS": True},
+            rows._quantise, {"BLOCKS": 32, "BLOCK": 32, "TOGETHER": 1, "SUMS": True},
+            {**floats, "numbers": "*i8"}, {"num_warps": 1},
+        ),
+        "quantise together": Case(
+            rows._quantise, {"BLOCKS": 32, "BLOCK": 32, "TOGETHER": 8, "SUMS": True},
             {**floats, "numbers": "*i8"}, {"num_warps": 1},
         ),
         "norm": Case(rows._norm, norm, floats, {"num_warps": 8}),
