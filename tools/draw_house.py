@@ -40,7 +40,7 @@ class Place(NamedTuple):
 PLACES = {
     "__main__": Place(480, 700, "__main__.py", "headrace, python -m headrace"),
     "cli": Place(60, 1140, "cli/", "one file per command: parses, calls, prints"),
-    "llm": Place(306, 444, "llm.py", "the engine in this process"),
+    "llm": Place(116, 254, "llm.py", "the engine in this process"),
     "async_llm": Place(574, 694, "async_llm.py", "the engine in its own"),
     "server": Place(48, 141, "server/", "engine over HTTP"),
     "gateway": Place(254, 359, "gateway/", "one address for all"),

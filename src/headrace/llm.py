@@ -20,9 +20,9 @@ from headrace.engine.load import load_engine
 from headrace.engine.messages import EngineInfo, Stats
 from headrace.engine.params import SamplingParams as EngineParams
 from headrace.engine.sampling.defaults import sampling_defaults, stated_defaults
+from headrace.http.deferred_interrupt import DeferredInterrupt
 from headrace.offline import arguments
 from headrace.offline.chat import ChatOptions, ChatPrompt
-from headrace.offline.interrupt import DeferredInterrupt
 from headrace.offline.model import OfflineModel
 from headrace.offline.params import SamplingParams
 from headrace.offline.progress import GenerationProgress, Progress, ProgressMeter, reporting

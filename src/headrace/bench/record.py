@@ -62,8 +62,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     `intended_ns` is when the schedule wanted it sent, `begun_ns` when the client took it up (what
     lies between that and `sent_ns` is the wait for a connection and, with `new_connection`, making
-    one), `sent_ns` when its last byte was handed to the socket (None: never), `headers_ns` when
-    the status line was there, `end_ns` when the response was complete or given up. A request
+    one), `sent_ns` just before its last byte was handed to the socket (None: never), `headers_ns`
+    when the status line was there, `end_ns` when the response was complete or given up. A request
     without a stream (`streamed` is False) has one content chunk, at its end, and no first token
     that anybody saw. A failed request keeps the chunks that it got. Token counts named `client_`
     are counted here, after the run; None means not counted.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Coroutine
 from typing import Any, TypeVar
+
+from headrace.http.deferred_interrupt import DeferredInterrupt
 
 _T = TypeVar("_T")
 
@@ -24,24 +23,5 @@ def run_in_loop(main: Coroutine[Any, Any, _T]) -> _T:
     try:
         return runner.run(main)
     finally:
-        with _deferred_interrupt():
+        with DeferredInterrupt():
             runner.close()
-
-
-@contextmanager
-def _deferred_interrupt() -> Iterator[None]:
-    """Threads of a loop report to it until it has waited for them: nothing may cut that short."""
-    if (
-        threading.current_thread() is not threading.main_thread()
-        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-    ):
-        yield
-        return
-    arrived = threading.Event()
-    signal.signal(signal.SIGINT, lambda *_: arrived.set())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    if arrived.is_set():
-        raise KeyboardInterrupt

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace import LLM, SamplingParams
-from headrace.offline.interrupt import DeferredInterrupt
+from headrace.http.deferred_interrupt import DeferredInterrupt
 from tests.tiny import write_tiny_gguf
 
 

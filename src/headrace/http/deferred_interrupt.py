@@ -1,7 +1,8 @@
-"""Ctrl-C between two steps of an engine in this process, never within one.
+"""Ctrl-C behind what may not be left half done, never within it.
 
-KeyboardInterrupt comes at any bytecode. In the middle of a step it would leave a scheduler that has
-planned what nobody computed, and the next call would go on from there.
+KeyboardInterrupt comes at any bytecode. In the middle of an engine's step it would leave a
+scheduler that has planned what nobody computed, and the next call would go on from there; while an
+event loop closes, threads that report to a loop that is gone.
 """
 
 from __future__ import annotations
