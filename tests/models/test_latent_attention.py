@@ -196,7 +196,7 @@ def test_kinds_of_layers_that_no_version_names_are_refused() -> None:
 def test_requests_beyond_index_topk_are_refused_by_name(family: str, reference: Ops) -> None:
     checkpoint = tiny_checkpoint(family, index_topk=100)
     assert load_model(checkpoint, reference).max_positions == 100
-    with pytest.raises(ConfigError, match=r"index_topk.*sparse attention is not implemented yet"):
+    with pytest.raises(ConfigError, match=r"index_topk.*sparse attention is not run"):
         load_model(checkpoint, reference, max_positions=101)
     assert read(tiny_config(family, index_topk=4096)).max_positions == 512
     assert read(tiny_config(family, index_topk=4096)).length_cause == ""

@@ -119,7 +119,7 @@ def test_other_ways_of_choosing_blocks_stop_the_load(key: str, value: Any) -> No
 def test_requests_beyond_the_chosen_blocks_are_refused_by_name(reference: Ops) -> None:
     checkpoint = tiny_checkpoint(FAMILY, index_block_size=16)
     assert load_model(checkpoint, reference).max_positions == 80
-    words = r"sparse_topk_blocks times sparse_block_size.*sparse attention is not implemented yet"
+    words = r"sparse_topk_blocks times sparse_block_size.*sparse attention is not run"
     with pytest.raises(ConfigError, match=words):
         load_model(checkpoint, reference, max_positions=81)
     # Where no layer chooses, nothing is limited.

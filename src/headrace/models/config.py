@@ -117,7 +117,7 @@ class DecoderConfig:
             return ""
         return (
             f"beyond {self.max_positions} tokens ({self.sparse_keys}) this model's attention "
-            "chooses among the tokens before, and sparse attention is not implemented yet"
+            "chooses among the tokens before, and sparse attention is not run"
         )
 
     @property
