@@ -69,11 +69,13 @@ void Backend::linear(const PackedMatrix& weight, const float* x, int64_t rows,
     passes = std::max<int64_t>(passes, 1);
   }
   const int64_t per_pass = std::max<int64_t>(1, std::min(units, wanted / passes));
-  pool_.for_each(passes * per_pass, [&](int64_t item, int thread) {
+  pool_.for_runs(passes * per_pass, [&](int64_t item, int64_t end, int thread) {
     const int64_t pass = item / per_pass, piece = item % per_pass;
-    product.linear(args, units * piece / per_pass * unit,
-                   std::min(panels, units * (piece + 1) / per_pass * unit), rows * pass / passes,
-                   rows * (pass + 1) / passes, scratch(thread));
+    const auto panel = [&](int64_t piece) {
+      return std::min(panels, units * std::min(piece, per_pass) / per_pass * unit);
+    };
+    product.linear(args, {panel(piece), panel(piece + 1), panel(end - pass * per_pass)},
+                   rows * pass / passes, rows * (pass + 1) / passes, scratch(thread));
   });
 }
 

@@ -184,12 +184,16 @@ void Backend::multiply_experts(const ExpertMatrices& weight, const OperandPair& 
   const Product &few = kernels_.product(matrix.codec, false),
                 &many = kernels_.product(matrix.codec, true);
   reserve_scratch(std::max(few.scratch_bytes, many.scratch_bytes));
-  pool_.for_each(static_cast<int64_t>(expert_items_.size()), [&](int64_t i, int thread) {
-    const ExpertItem& item = expert_items_[static_cast<size_t>(i)];
+  const auto item_at = [&](int64_t i) { return expert_items_[static_cast<size_t>(i)]; };
+  pool_.for_runs(static_cast<int64_t>(expert_items_.size()), [&](int64_t i, int64_t end, int thread) {
+    const ExpertItem item = item_at(i);
+    // Of the same matrix and rows, what goes on where this one ends.
+    int64_t reach = item.panel_end;
+    for (++i; i < end && item_at(i).panel_begin == reach; ++i) reach = item_at(i).panel_end;
     const bool many_rows = rows_of(item.expert) >= many_from;
     const LinearArgs args{weight.view(item.expert), many_rows ? x.many : x.few, y, matrix.out,
                           nullptr, 1.0f};
-    (many_rows ? many : few).linear(args, item.panel_begin, item.panel_end, item.row_begin,
+    (many_rows ? many : few).linear(args, {item.panel_begin, item.panel_end, reach}, item.row_begin,
                                     item.row_end, scratch(thread));
   });
 }

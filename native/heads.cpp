@@ -88,8 +88,8 @@ void Backend::multiply_heads(const HeadsArgs& a, int64_t begin, int64_t end) {
                                   : from_row(all, matrix, head * rows);
     if (as_they_are) operand.stride = x_stride;
     const LinearArgs args{a.weight.view(head), operand, y + head * to, y_stride, nullptr, 1.0f};
-    product.linear(args, units * piece / per_pass * unit,
-                   std::min(panels, units * (piece + 1) / per_pass * unit), rows * pass / passes,
+    const int64_t last = std::min(panels, units * (piece + 1) / per_pass * unit);
+    product.linear(args, {units * piece / per_pass * unit, last, last}, rows * pass / passes,
                    rows * (pass + 1) / passes, scratch(thread));
   });
 }

@@ -290,12 +290,18 @@ struct AttentionItem {
   float* sums = nullptr;
 };
 
+// Panels of one call: [begin, end), and up to `reach` those that the same thread most likely takes next,
+// whose memory may be asked for ahead of time.
+struct PanelRange {
+  int64_t begin, end, reach;
+};
+
 // One way to multiply: what it reads and the kernel.
 struct Product {
   bool half_operand;  // activations as bf16 (BF16 weights only)
   int64_t scratch_bytes;
-  void (*linear)(const LinearArgs&, int64_t panel_begin, int64_t panel_end, int64_t row_begin,
-                 int64_t row_end, void* scratch);
+  void (*linear)(const LinearArgs&, const PanelRange& panels, int64_t row_begin, int64_t row_end,
+                 void* scratch);
 };
 
 // Rows from which on weights are unpacked once for all of them, in registers for fewer; a pass over rows

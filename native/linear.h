@@ -76,14 +76,14 @@ HEADRACE_INLINE const typename Pairs::T* panel_at(const LinearArgs& a, int64_t p
   return reinterpret_cast<const typename Pairs::T*>(a.weight.panels + panel * a.weight.panel_bytes);
 }
 
-// Few rows: each panel is read once, front to back, and the next ones up to panel_end after it.
+// Few rows: each panel is read once, front to back, and asks for the next ones up to `reach`.
 template <class Pairs>
-static void stream_float(const LinearArgs& a, int64_t panel, int64_t panel_end, int64_t row,
+static void stream_float(const LinearArgs& a, int64_t panel, int64_t reach, int64_t row,
                          int64_t rows, float* sums) {
   const float* x = a.x.values + row * a.x.stride;
   with_rows<kStreamRows>(rows, [&]<int MR>() {
     float_tiles<MR, 1, Pairs, true>(x, a.x.stride, panel_at<Pairs>(a, panel), 0, a.weight.tiles,
-                                    a.weight.panels + panel_end * a.weight.panel_bytes, {}, sums);
+                                    a.weight.panels + reach * a.weight.panel_bytes, {}, sums);
   });
 }
 
@@ -139,33 +139,33 @@ static void block_float(const LinearArgs& a, int64_t panel, int64_t count, int64
 
 // Few rows: every panel, or every two, meet all of them, some at a time, before the next ones are read.
 template <bool kFloats, int kFirst, int kEnd>
-static void linear_few(const LinearArgs& a, int64_t panel_begin, int64_t panel_end,
-                       int64_t row_begin, int64_t row_end, LinearScratch* s) {
+static void linear_few(const LinearArgs& a, const PanelRange& panels, int64_t row_begin,
+                       int64_t row_end, LinearScratch* s) {
   const Codec codec = a.weight.codec;
   const int64_t all = row_end - row_begin;
   const int64_t step = panels_pair(codec, all) ? kBlockPanels : 1;
   const int64_t chunk = chunk_rows(all, step > 1 ? kBlockRows : kStreamRows);
-  for (int64_t panel = panel_begin, count; panel < panel_end; panel += count) {
-    count = panel_end - panel < step ? panel_end - panel : step;
+  for (int64_t panel = panels.begin, count; panel < panels.end; panel += count) {
+    count = panels.end - panel < step ? panels.end - panel : step;
     for (int64_t row = row_begin; row < row_end; row += chunk) {
       const int64_t rows = row_end - row < chunk ? row_end - row : chunk;
       // The panels after these, shared out over the passes; none of another thread's.
-      const int64_t left = panel_end - panel - count, after = left < count ? left : count;
+      const int64_t left = panels.reach - panel - count, after = left < count ? left : count;
       const int64_t bytes = after * a.weight.panel_bytes, done = row - row_begin;
       const int64_t from = bytes * done / all;
-      const Ahead asked = {a.weight.panels + panel_end * a.weight.panel_bytes,
+      const Ahead asked = {a.weight.panels + panels.reach * a.weight.panel_bytes,
                            a.weight.panels + (panel + count) * a.weight.panel_bytes + from,
                            bytes * (done + rows) / all - from};
       clear_sums(s->sums, rows);
       if constexpr (kFloats) {
-        if (codec == Codec::f32) stream_float<F32Pairs>(a, panel, panel_end, row, rows, s->sums);
-        if (codec == Codec::f16) stream_float<F16Pairs>(a, panel, panel_end, row, rows, s->sums);
-        if (codec == Codec::bf16) stream_float<BF16Pairs>(a, panel, panel_end, row, rows, s->sums);
+        if (codec == Codec::f32) stream_float<F32Pairs>(a, panel, panels.reach, row, rows, s->sums);
+        if (codec == Codec::f16) stream_float<F16Pairs>(a, panel, panels.reach, row, rows, s->sums);
+        if (codec == Codec::bf16) stream_float<BF16Pairs>(a, panel, panels.reach, row, rows, s->sums);
         if (codec == Codec::f8_e4m3) {
-          stream_scaled<F8Scaled>(a, panel, panel_end, row, rows, s->sums);
+          stream_scaled<F8Scaled>(a, panel, panels.reach, row, rows, s->sums);
         }
         if (codec == Codec::nf4) {
-          stream_scaled<Nf4Scaled>(a, panel, panel_end, row, rows, s->sums);
+          stream_scaled<Nf4Scaled>(a, panel, panels.reach, row, rows, s->sums);
         }
       }
       if (is_quantised(codec)) {
@@ -179,15 +179,15 @@ static void linear_few(const LinearArgs& a, int64_t panel_begin, int64_t panel_e
 }
 
 template <bool kFloats, int kFirst, int kEnd>
-static void linear_many(const LinearArgs& a, int64_t panel_begin, int64_t panel_end,
-                        int64_t row_begin, int64_t row_end, LinearScratch* s) {
+static void linear_many(const LinearArgs& a, const PanelRange& panels, int64_t row_begin,
+                        int64_t row_end, LinearScratch* s) {
   const Codec codec = a.weight.codec;
   const int64_t most = is_quantised(codec) ? most_int8_rows(a.weight.tiles) : kChunkRows;
   const int64_t chunk = chunk_rows(row_end - row_begin, most);
   for (int64_t row = row_begin; row < row_end; row += chunk) {
     const int64_t rows = row_end - row < chunk ? row_end - row : chunk;
-    for (int64_t panel = panel_begin; panel < panel_end; panel += kBlockPanels) {
-      const int64_t count = panel_end - panel < kBlockPanels ? panel_end - panel : kBlockPanels;
+    for (int64_t panel = panels.begin; panel < panels.end; panel += kBlockPanels) {
+      const int64_t left = panels.end - panel, count = left < kBlockPanels ? left : kBlockPanels;
       if constexpr (kFloats) {
         if (codec == Codec::f32) block_float<F32Pairs>(a, panel, count, row, rows, s);
         if (codec == Codec::f16) block_float<F16Pairs>(a, panel, count, row, rows, s);
@@ -210,13 +210,13 @@ static void linear_many(const LinearArgs& a, int64_t panel_begin, int64_t panel_
 
 // Of floats, and of the quantised kinds from kFirst to before kEnd.
 template <bool kFloats, int kFirst, int kEnd>
-static void linear_of(const LinearArgs& a, int64_t panel_begin, int64_t panel_end,
-                      int64_t row_begin, int64_t row_end, void* scratch) {
+static void linear_of(const LinearArgs& a, const PanelRange& panels, int64_t row_begin,
+                      int64_t row_end, void* scratch) {
   const int64_t rows = row_end - row_begin;
   const bool few = rows <= most_few(a.weight.codec, rows);
   const auto linear =
       few ? linear_few<kFloats, kFirst, kEnd> : linear_many<kFloats, kFirst, kEnd>;
-  linear(a, panel_begin, panel_end, row_begin, row_end, static_cast<LinearScratch*>(scratch));
+  linear(a, panels, row_begin, row_end, static_cast<LinearScratch*>(scratch));
 }
 
 }  // namespace

@@ -362,14 +362,14 @@ static void panels_int8(const LinearArgs& a, int64_t panel, int64_t count, int64
 // BF16 and F8_E4M3 (activations as bf16) and quantised weights. The tiles are configured on entry and released
 // at the end: a thread that sleeps has none that the system would have to save.
 template <class Tiles>
-static void linear_amx(const LinearArgs& a, int64_t panel_begin, int64_t panel_end,
-                       int64_t row_begin, int64_t row_end, void* scratch) {
+static void linear_amx(const LinearArgs& a, const PanelRange& panels, int64_t row_begin,
+                       int64_t row_end, void* scratch) {
   static_assert(kBlockPanels == 2 && !kSignedBytes);
   AmxScratch* s = static_cast<AmxScratch*>(scratch);
   for (int64_t row = row_begin; row < row_end; row += kAmxRows) {
     const int64_t rows = row_end - row < kAmxRows ? row_end - row : kAmxRows;
-    for (int64_t panel = panel_begin; panel < panel_end; panel += kBlockPanels) {
-      const int64_t left = panel_end - panel, count = left < kBlockPanels ? left : kBlockPanels;
+    for (int64_t panel = panels.begin; panel < panels.end; panel += kBlockPanels) {
+      const int64_t left = panels.end - panel, count = left < kBlockPanels ? left : kBlockPanels;
       clear_sums(s->sums, rows);
       if (a.weight.codec == Codec::bf16) {
         panels_bf16<Tiles>(a, panel, count, row, rows, s);

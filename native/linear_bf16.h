@@ -105,14 +105,14 @@ static void block_pairs(const LinearArgs& a, int64_t panel, int64_t count, int64
   }
 }
 
-static void linear_pairs(const LinearArgs& a, int64_t panel_begin, int64_t panel_end,
-                         int64_t row_begin, int64_t row_end, void* scratch) {
+static void linear_pairs(const LinearArgs& a, const PanelRange& panels, int64_t row_begin,
+                         int64_t row_end, void* scratch) {
   float* sums = static_cast<PairScratch*>(scratch)->sums;
   const bool few = row_end - row_begin <= kPairStreamRows;
   for (int64_t row = row_begin; row < row_end; row += kChunkRows) {
     const int64_t rows = row_end - row < kChunkRows ? row_end - row : kChunkRows;
-    for (int64_t panel = panel_begin; panel < panel_end; panel += kBlockPanels) {
-      const int64_t count = panel_end - panel < kBlockPanels ? panel_end - panel : kBlockPanels;
+    for (int64_t panel = panels.begin; panel < panels.end; panel += kBlockPanels) {
+      const int64_t count = panels.end - panel < kBlockPanels ? panels.end - panel : kBlockPanels;
       block_pairs(a, panel, count, row, rows, few, sums);
     }
   }

@@ -86,15 +86,15 @@ HEADRACE_UNROLL
   }
 }
 
-// Few rows: each panel is read once, front to back, and the next ones up to panel_end after it.
+// Few rows: each panel is read once, front to back, and asks for the next ones up to `reach`.
 template <class S>
-static void stream_scaled(const LinearArgs& a, int64_t panel, int64_t panel_end, int64_t row,
+static void stream_scaled(const LinearArgs& a, int64_t panel, int64_t reach, int64_t row,
                           int64_t rows, float* sums) {
   const float* x = a.x.values + row * a.x.stride;
   with_rows<kStreamRows>(rows, [&]<int MR>() {
     scaled_tiles<MR, 1, typename S::Pairs, S::kRunTiles, true>(
         x, a.x.stride, scaled_values<S>(a, panel, 0), 0, run_scales(a, panel), 0, a.weight.tiles,
-        a.weight.panels + panel_end * a.weight.panel_bytes, {}, sums);
+        a.weight.panels + reach * a.weight.panel_bytes, {}, sums);
   });
 }
 

@@ -9,6 +9,7 @@ namespace {
 
 using headrace::kLanes;
 using headrace::LinearArgs;
+using headrace::PanelRange;
 
 // Rows that go through a k block together; their sums wait in scratch (48 x 32 f32 = 6 KiB).
 constexpr int64_t kChunkRows = 48;

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <chrono>
 #include <stdexcept>
 
@@ -16,6 +17,9 @@ namespace {
 constexpr std::chrono::microseconds kSpin{60};
 // Looks at the ticket between two looks at the clock.
 constexpr int kLooks = 64;
+// A job writes to the line of each run, which has to come from the core that wrote it last: as many as
+// that costs a microsecond for. Of more threads some share a run.
+constexpr int kMostRuns = 16;
 
 // How often the line of processes that ends in this one was forked.
 std::atomic<unsigned> fork_count{0};
@@ -36,7 +40,10 @@ inline void pause() {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) : forks_(forks()) {
+ThreadPool::ThreadPool(int threads)
+    : tickets_(std::make_unique<Ticket[]>(static_cast<size_t>(std::clamp(threads, 1, kMostRuns)))),
+      runs_(static_cast<size_t>(std::clamp(threads, 1, kMostRuns))),
+      forks_(forks()) {
   try {
     for (int i = 1; i < threads; ++i) team_->workers.emplace_back([this, i] { loop(i); });
   } catch (...) {
@@ -73,21 +80,24 @@ void ThreadPool::stop() {
   for (std::thread& worker : team_->workers) worker.join();
 }
 
-void ThreadPool::run(int64_t items, Task task, const void* fn) {
+void ThreadPool::run(int64_t items, int64_t runs, Task task, const void* fn) {
   if (items <= 1 || team_->workers.empty()) {
-    for (int64_t item = 0; item < items; ++item) task(fn, item, 0);
+    for (int64_t item = 0; item < items; ++item) task(fn, item, items, 0);
     return;
   }
-  const uint64_t job = static_cast<uint32_t>((ticket_.load(std::memory_order_relaxed) >> 32) + 1);
+  const uint64_t job =
+      static_cast<uint32_t>((tickets_[0].next.load(std::memory_order_relaxed) >> 32) + 1);
   // Closed first: a thread that still holds the last job's ticket must not match it with the new
   // job's number of items. Whoever sees one of the stores after it sees it closed, so these are
   // releases, and work() acquires.
-  ticket_.store(job << 32 | kClosed);
+  for (size_t i = 0; i < runs_; ++i) tickets_[i].next.store(job << 32 | kClosed);
   task_.store(task, std::memory_order_release);
   fn_.store(fn, std::memory_order_release);
-  items_.store(static_cast<uint64_t>(items), std::memory_order_release);
+  items_.store(items, std::memory_order_release);
+  runs_of_job_.store(runs, std::memory_order_release);
   done_.store(0, std::memory_order_release);
-  ticket_.store(job << 32);
+  // The first one last: it is the one that threads wait for.
+  for (int64_t i = runs; i > 0; --i) tickets_[static_cast<size_t>(i - 1)].next.store(job << 32);
   if (sleeping_.load() > 0) {
     const std::lock_guard lock(team_->mutex);
     team_->wake.notify_all();
@@ -104,23 +114,32 @@ void ThreadPool::run(int64_t items, Task task, const void* fn) {
 }
 
 void ThreadPool::work(uint32_t job, int thread) {
-  uint64_t ticket = ticket_.load(std::memory_order_acquire);
-  for (;;) {
-    const uint64_t item = ticket & kClosed;
-    const Task task = task_.load(std::memory_order_acquire);
-    const void* fn = fn_.load(std::memory_order_acquire);
-    if (ticket >> 32 != job || item >= items_.load(std::memory_order_acquire)) return;
-    // Success means that the job was still open, so what was read above belongs to it.
-    if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
-    task(fn, static_cast<int64_t>(item), thread);
-    done_.fetch_add(1, std::memory_order_release);
-    ticket = ticket_.load(std::memory_order_acquire);
+  // Of a job that is over, or of the next one, these may be wrong: then no ticket is of this job.
+  const int64_t runs = runs_of_job_.load(std::memory_order_acquire);
+  const bool shared = size() > runs;
+  for (int64_t i = 0; i < runs; ++i) {
+    const int64_t run = (thread + i) % runs;
+    std::atomic<uint64_t>& next = tickets_[static_cast<size_t>(run)].next;
+    uint64_t ticket = next.load(std::memory_order_acquire);
+    for (;;) {
+      const Task task = task_.load(std::memory_order_acquire);
+      const void* fn = fn_.load(std::memory_order_acquire);
+      const int64_t items = items_.load(std::memory_order_acquire);
+      const int64_t item = items * run / runs + static_cast<int64_t>(ticket & kClosed);
+      const int64_t end = items * (run + 1) / runs;
+      if (ticket >> 32 != job || item >= end) break;
+      // Success means that the job was still open, so what was read above belongs to it.
+      if (!next.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
+      task(fn, item, shared || i > 0 ? item + 1 : end, thread);
+      done_.fetch_add(1, std::memory_order_release);
+      ticket = next.load(std::memory_order_acquire);
+    }
   }
 }
 
 bool ThreadPool::wait_for_job(uint32_t seen, uint32_t& job) {
   const auto open = [&] {
-    const uint64_t ticket = ticket_.load();
+    const uint64_t ticket = tickets_[0].next.load();
     job = static_cast<uint32_t>(ticket >> 32);
     return job != seen && (ticket & kClosed) != kClosed;
   };

@@ -1,7 +1,9 @@
 // Persistent threads that share the items of one job at a time with the calling thread.
 //
 // Items are claimed one by one from a counter, so a thread that is late (or was never woken) takes
-// none, and the job does not wait for it. Between jobs a thread spins for a moment, then sleeps and
+// none, and the job does not wait for it. Items that go on where the one before them ends are cut into
+// runs with a counter each: a thread takes what is left of its own run before it helps with others, so
+// that what it reads lies in a row. Between jobs a thread spins for a moment, then sleeps and
 // uses no CPU. Every thread computes with denormals flushed. A pool is used from one thread at a
 // time (`acquire`), and not across fork(): threads do not survive it.
 
@@ -33,8 +35,17 @@ class ThreadPool {
   // all are done. fn must not throw. Items beyond 2^32 - 2 are not possible.
   template <class Fn>
   void for_each(int64_t items, const Fn& fn) {
-    run(items, [](const void* f, int64_t item, int thread) {
+    run(items, 1, [](const void* f, int64_t item, int64_t, int thread) {
       (*static_cast<const Fn*>(f))(item, thread);
+    }, &fn);
+  }
+
+  // Calls fn(item, end, thread), items in runs: those from item + 1 to before `end` are most likely
+  // this thread's next ones, so it may ask for their memory ahead of time.
+  template <class Fn>
+  void for_runs(int64_t items, const Fn& fn) {
+    run(items, static_cast<int64_t>(runs_), [](const void* f, int64_t item, int64_t end, int thread) {
+      (*static_cast<const Fn*>(f))(item, end, thread);
     }, &fn);
   }
 
@@ -53,20 +64,26 @@ class ThreadPool {
   void stop();
   // Whether this process is a fork of the one that has the workers.
   bool forked() const;
-  using Task = void (*)(const void* fn, int64_t item, int thread);
+  using Task = void (*)(const void* fn, int64_t item, int64_t end, int thread);
 
-  void run(int64_t items, Task task, const void* fn);
+  void run(int64_t items, int64_t runs, Task task, const void* fn);
   void work(uint32_t job, int thread);
   void loop(int thread);
   bool wait_for_job(uint32_t seen, uint32_t& job);
 
-  // High half: number of the job; low half: its next item, or kClosed while a job is being set up.
+  // High half: number of the job; low half: the run's next item, or kClosed while a job is being set up.
   static constexpr uint64_t kClosed = 0xffffffff;
-  alignas(64) std::atomic<uint64_t> ticket_{kClosed};
+  struct alignas(64) Ticket {
+    std::atomic<uint64_t> next{kClosed};
+  };
+  // Of each run. Who sees a job on the first one sees it on all.
+  std::unique_ptr<Ticket[]> tickets_;
+  size_t runs_;  // at most
   alignas(64) std::atomic<uint64_t> done_{0};
   alignas(64) std::atomic<Task> task_{nullptr};
   std::atomic<const void*> fn_{nullptr};
-  std::atomic<uint64_t> items_{0};
+  std::atomic<int64_t> items_{0};
+  std::atomic<int64_t> runs_of_job_{1};
   std::atomic<int> sleeping_{0};
   std::atomic<bool> stop_{false};
 

@@ -75,8 +75,8 @@ class Trial {
                     0, kRows);
     const int64_t panels = (kOut + kLanes - 1) / kLanes;
     for (int64_t row = 0; row < kRows; row += step) {
-      product.linear({weight, to, y, kOut, nullptr, 1.0f}, 0, panels, row, std::min(kRows, row + step),
-                     scratch);
+      product.linear({weight, to, y, kOut, nullptr, 1.0f}, {0, panels, panels}, row,
+                     std::min(kRows, row + step), scratch);
     }
   }
 

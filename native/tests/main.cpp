@@ -44,6 +44,13 @@ int main(int count, char** arguments) {
   const FlushDenormals flush;
   int64_t failed = 0;
   int levels_run = 0;
+  if (count == 1) {
+    tests::Checks checks("threads");
+    tests::thread_pool_suite(checks);
+    std::printf("threads: %lld checks, %lld failed\n", static_cast<long long>(checks.made()),
+                static_cast<long long>(checks.failed()));
+    failed += checks.failed();
+  }
   for (const Level& level : levels_and_twins()) {
     if (!named(count, arguments, level.name)) continue;
     if (!level.usable) {

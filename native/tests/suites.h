@@ -18,5 +18,7 @@ void experts_suite(const Kernels& kernels, Checks& checks);
 void heads_suite(const Kernels& kernels, Checks& checks);
 void trial_suite(const Kernels& kernels, Checks& checks);
 void buffer_suite(const Kernels& kernels, Checks& checks);
+// Of threads, whatever the level.
+void thread_pool_suite(Checks& checks);
 
 }  // namespace headrace::tests

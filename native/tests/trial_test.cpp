@@ -13,7 +13,7 @@ const Kernels* tried;
 
 const Product& faulting(Codec codec, bool many_rows) {
   static const Product product = {false, 64,
-                                  [](const LinearArgs&, int64_t, int64_t, int64_t, int64_t, void*) {
+                                  [](const LinearArgs&, const PanelRange&, int64_t, int64_t, void*) {
                                     raise(SIGILL);
                                   }};
   return many_rows ? product : tried->product(codec, false);
@@ -21,7 +21,7 @@ const Product& faulting(Codec codec, bool many_rows) {
 
 const Product& wrong(Codec codec, bool many_rows) {
   static const Product product = {
-      false, 64, [](const LinearArgs& a, int64_t, int64_t, int64_t row, int64_t end, void*) {
+      false, 64, [](const LinearArgs& a, const PanelRange&, int64_t row, int64_t end, void*) {
         for (int64_t i = row * a.weight.out; i < end * a.weight.out; ++i) a.y[i] = 0;
       }};
   return many_rows && codec == Codec::q6_k ? product : tried->product(codec, many_rows);
