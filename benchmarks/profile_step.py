@@ -8,8 +8,8 @@ prompt, as many as a step takes, are read. First what is predicted: bytes and op
 by the engine's own counts, and its floor, the larger of bytes / bandwidth and (operations of
 products / their peak + operations of attention / its peak), by limits that are read in the same
 process before and after each column. Then the step, its share of the floor, and the time in each
-operation of the backend, which is wrapped in a clock in every other step (one that is computed anew,
-since a repeated one calls no operation); what is left is Python: scheduler, runner, model code and
+operation of the backend, which has a clock in every other step: one that is computed anew, since a
+repeated one calls no operation. What is left is Python: scheduler, runner, model code and
 sampler. Medians.
 """
 

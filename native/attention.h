@@ -77,7 +77,8 @@ HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& ite
 }
 
 template <class Way>
-static void attention(const AttentionArgs& a, const AttentionItem& item, void* scratch) {
+static void attention(const AttentionArgs& a, const AttentionItem& item, const AttentionItem* after,
+                      void* scratch) {
   const KvLayer& kv = a.kv;
   const int64_t heads = item.q_end - item.q_begin, width = kv.v_panels * kLanes;
   int64_t rows = 0;
@@ -93,6 +94,9 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
   s.joined = item.sums == nullptr ? joined : nullptr;
   s.keys = reinterpret_cast<uint8_t*>(joined + rows * sums_width(kv));
   s.values = s.keys + kGroups * made_k_bytes(kv);
+  SpanGroups begins = {};
+  if (after != nullptr) begins = first_groups(a, *after);
+  s.after = after == nullptr ? nullptr : &begins;
   for (int64_t i = 0, row = 0; i < item.count; ++i) {
     const AttentionRun& run = item.runs[i];
     with_reader(kv.k_codec, [&]<class K>() { start_rows<Way, K>(a, item, run, row, s); });

@@ -144,8 +144,8 @@ void Backend::cut_items(const AttentionArgs& args) {
   }
 }
 
-// Items are a pack of tokens and a kv head, or a part of one. The longest go first, so that no thread is
-// left alone with one at the end.
+// Items are a pack of tokens and a kv head, or a part of one. The longest go first, so that no thread
+// is left alone with one at the end.
 void Backend::attention(const AttentionArgs& args) {
   const Session session(pool_);
   const KvLayer& kv = args.kv;
@@ -171,8 +171,10 @@ void Backend::attention(const AttentionArgs& args) {
     return attention_cost(args, a) > attention_cost(args, b);
   });
   reserve_scratch(kernels_.attention_scratch_bytes(tile * heads, kv));
-  pool_.for_each(static_cast<int64_t>(items_.size()), [&](int64_t item, int thread) {
-    kernels_.attention(args, items_[static_cast<size_t>(item)], scratch(thread));
+  const int64_t count = static_cast<int64_t>(items_.size());
+  pool_.for_dealt(count, [&](int64_t item, int64_t after, int thread) {
+    const AttentionItem* const all = items_.data();
+    kernels_.attention(args, all[item], after < count ? all + after : nullptr, scratch(thread));
   });
   pool_.for_each(static_cast<int64_t>(whole_items_.size()), [&](int64_t item, int) {
     const AttentionItem& whole = whole_items_[static_cast<size_t>(item)];

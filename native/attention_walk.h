@@ -34,6 +34,25 @@ HEADRACE_INLINE void find_groups(const AttentionArgs& a, int64_t request, int64_
   }
 }
 
+// The first span of an item, or of its first run.
+HEADRACE_INLINE SpanGroups first_groups(const AttentionArgs& a, const AttentionItem& item) {
+  const int32_t* const at = a.batch.positions;
+  const int64_t known = int64_t{at[item.runs->end - 1]} + 1;
+  int64_t first = first_seen(a.sees, at[item.runs->begin]);
+  if (first < item.begin) first = item.begin;
+  SpanGroups span = {};
+  find_groups(a, item.runs->request, item.head, first / kSpan * kSpan, first, known, &span);
+  return span;
+}
+
+// Asks for a group that no product of this item meets, so that none asks for it on the way.
+HEADRACE_INLINE void ask_group(const KvLayer& kv, const SpanGroups& span, int64_t g) {
+  if (span.k[g] == nullptr) return;
+  for (int64_t i = 0; i < kv.k_group_bytes; i += 64) prefetch_far(span.k[g] + i);
+  if (kv.latent) return;
+  for (int64_t i = 0; i < kv.v_group_bytes; i += 64) prefetch_far(span.v[g] + i);
+}
+
 // The span of some tokens of a request, in which all of them are, as it is kept in bf16.
 HEADRACE_INLINE SpanGroups near_groups(const AttentionArgs& a, int64_t request, int64_t head,
                                        int64_t start, int64_t first, int64_t known,
@@ -111,7 +130,15 @@ static void walk(const AttentionArgs& a, const AttentionItem& item, const RowSta
       end_part(a, s, w.row, w.rows, start);
     }
     span = next;
-    find_groups(a, w.request, item.head, start + kSpan, first, known, &next);
+    if (start + kSpan < w.to) {
+      find_groups(a, w.request, item.head, start + kSpan, first, known, &next);
+    } else if (stream && s.after != nullptr) {
+      for (int64_t g = 0; g < kGroups; ++g) {
+        next.k[g] = s.after->k[g];
+        next.v[g] = s.after->v[g];
+        if (start + g * kLanes >= known) ask_group(kv, *s.after, g);
+      }
+    }
     while (position_at(seeing) < start) ++seeing;
     // The first token that reads this span as it is stored for good.
     int64_t behind = seeing;

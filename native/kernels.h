@@ -341,7 +341,9 @@ struct Kernels {
   void (*combine)(const CombineArgs&, int64_t piece_begin, int64_t piece_end);
   void (*kv_write)(const KvWriteArgs&, int64_t token_begin, int64_t token_end);
   // `scratch` holds attention_scratch_bytes(rows, kv), rows = tokens of the item's runs * its q heads.
-  void (*attention)(const AttentionArgs&, const AttentionItem&, void* scratch);
+  // after: the item that the same thread most likely takes next, whose memory may be asked for; or null.
+  void (*attention)(const AttentionArgs&, const AttentionItem&, const AttentionItem* after,
+                    void* scratch);
   int64_t (*attention_scratch_bytes)(int64_t rows, const KvLayer& kv);
   // Floats of a row's sums over a part; and what the sums of all parts of an item come to, whose `begin` is
   // that of the first part, [parts][rows][attention_sums_width].

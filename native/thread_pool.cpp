@@ -42,7 +42,7 @@ inline void pause() {
 
 ThreadPool::ThreadPool(int threads)
     : tickets_(std::make_unique<Ticket[]>(static_cast<size_t>(std::clamp(threads, 1, kMostRuns)))),
-      runs_(static_cast<size_t>(std::clamp(threads, 1, kMostRuns))),
+      runs_(std::clamp(threads, 1, kMostRuns)),
       forks_(forks()) {
   try {
     for (int i = 1; i < threads; ++i) team_->workers.emplace_back([this, i] { loop(i); });
@@ -90,7 +90,7 @@ void ThreadPool::run(int64_t items, int64_t runs, Task task, const void* fn) {
   // Closed first: a thread that still holds the last job's ticket must not match it with the new
   // job's number of items. Whoever sees one of the stores after it sees it closed, so these are
   // releases, and work() acquires.
-  for (size_t i = 0; i < runs_; ++i) tickets_[i].next.store(job << 32 | kClosed);
+  for (int64_t i = 0; i < runs_; ++i) tickets_[static_cast<size_t>(i)].next.store(job << 32 | kClosed);
   task_.store(task, std::memory_order_release);
   fn_.store(fn, std::memory_order_release);
   items_.store(items, std::memory_order_release);
@@ -125,8 +125,8 @@ void ThreadPool::work(uint32_t job, int thread) {
       const Task task = task_.load(std::memory_order_acquire);
       const void* fn = fn_.load(std::memory_order_acquire);
       const int64_t items = items_.load(std::memory_order_acquire);
-      const int64_t item = items * run / runs + static_cast<int64_t>(ticket & kClosed);
-      const int64_t end = items * (run + 1) / runs;
+      const int64_t item = run_begin(items, runs, run) + static_cast<int64_t>(ticket & kClosed);
+      const int64_t end = run_begin(items, runs, run + 1);
       if (ticket >> 32 != job || item >= end) break;
       // Success means that the job was still open, so what was read above belongs to it.
       if (!next.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;

@@ -44,9 +44,21 @@ class ThreadPool {
   // this thread's next ones, so it may ask for their memory ahead of time.
   template <class Fn>
   void for_runs(int64_t items, const Fn& fn) {
-    run(items, static_cast<int64_t>(runs_), [](const void* f, int64_t item, int64_t end, int thread) {
+    run(items, runs_, [](const void* f, int64_t item, int64_t end, int thread) {
       (*static_cast<const Fn*>(f))(item, end, thread);
     }, &fn);
+  }
+
+  // Calls fn(item, after, thread), items dealt to the runs in turns: each run has them in their order.
+  // `after` is most likely this thread's next one, or `items` where there is none.
+  template <class Fn>
+  void for_dealt(int64_t items, const Fn& fn) {
+    for_runs(items, [&](int64_t place, int64_t end, int thread) {
+      const int64_t of_run = items / runs_, longer = items % runs_ * (of_run + 1);
+      const int64_t run = place < longer ? place / (of_run + 1) : (place - items % runs_) / of_run;
+      const int64_t item = (place - run_begin(items, runs_, run)) * runs_ + run;
+      fn(item, place + 1 < end ? item + runs_ : items, thread);
+    });
   }
 
   // The same for [begin, end) ranges that cut [0, count) into about `pieces` parts.
@@ -66,6 +78,10 @@ class ThreadPool {
   bool forked() const;
   using Task = void (*)(const void* fn, int64_t item, int64_t end, int thread);
 
+  // The first runs have one item more than the others where they are not all alike.
+  static int64_t run_begin(int64_t items, int64_t runs, int64_t run) {
+    return items / runs * run + (run < items % runs ? run : items % runs);
+  }
   void run(int64_t items, int64_t runs, Task task, const void* fn);
   void work(uint32_t job, int thread);
   void loop(int thread);
@@ -78,7 +94,7 @@ class ThreadPool {
   };
   // Of each run. Who sees a job on the first one sees it on all.
   std::unique_ptr<Ticket[]> tickets_;
-  size_t runs_;  // at most
+  int64_t runs_;  // at most
   alignas(64) std::atomic<uint64_t> done_{0};
   alignas(64) std::atomic<Task> task_{nullptr};
   std::atomic<const void*> fn_{nullptr};

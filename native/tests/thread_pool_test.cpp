@@ -42,9 +42,14 @@ void thread_pool_suite(Checks& checks) {
     int64_t wrong = 0;
     for (int job = 0; job < kJobs / threads; ++job) {
       const int64_t items = random.below(kMostItems + 1);
-      if (random.below(2) == 0) {
+      const int64_t kind = random.below(3);
+      if (kind == 0) {
         pool.for_each(items, [&](int64_t item, int thread) {
           taken.take(item, item + 1, items, thread, threads);
+        });
+      } else if (kind == 1) {
+        pool.for_dealt(items, [&](int64_t item, int64_t after, int thread) {
+          taken.take(item, after, items, thread, threads);
         });
       } else {
         pool.for_runs(items, [&](int64_t item, int64_t end, int thread) {
@@ -61,6 +66,10 @@ void thread_pool_suite(Checks& checks) {
     int64_t next = 0;
     alone.for_runs(kMostItems, [&](int64_t item, int64_t end, int) {
       checks.that(item == next++ && end == kMostItems, "one thread, item " + std::to_string(item));
+    });
+    alone.for_dealt(next = kMostItems, [&](int64_t item, int64_t after, int) {
+      checks.that(item == kMostItems - next && after == item + 1, "one thread, dealt in order");
+      --next;
     });
   }
 }
