@@ -50,7 +50,7 @@ run="qemu-aarch64 -L /usr/aarch64-linux-gnu"
 tests=$folder/aarch64/native/tests/headrace_native_tests
 # Each level once: `neon` on a processor without the dot product, base ARMv8-A, the others on one that
 # has everything.
-echo "qemu names an illegal instruction of each level: of a trial that has to fault" >&2
+echo "qemu reports an illegal instruction once for each level: a trial that has to fault" >&2
 $run -cpu max "$tests" neon_dotprod portable &
 everything=$!
 $run -cpu cortex-a53 "$tests" neon
