@@ -1,7 +1,9 @@
 #include "stored_rows.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 
 namespace headrace {
@@ -47,6 +49,22 @@ void gather_scaled(const StoredRows& stored, int64_t first, int64_t rows, uint8_
   }
 }
 
+// What cannot be read (a file that was shortened meanwhile) is taken from where it is mapped, and ends
+// as it would have there.
+void read_rows(const StoredRows& stored, int64_t first, int64_t rows, uint8_t* to) {
+  int64_t at = first * stored.row_bytes;
+  const int64_t end = at + rows * stored.row_bytes;
+  while (at < end) {
+    const ssize_t count =
+        pread(stored.file, to, static_cast<size_t>(end - at), stored.place_in_file + at);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    at += count;
+    to += count;
+  }
+  std::memcpy(to, stored.data + at, static_cast<size_t>(end - at));
+}
+
 void ask_for(const uint8_t* data, int64_t bytes) {
   const uintptr_t begin = reinterpret_cast<uintptr_t>(data) / kPage * kPage;
   const uintptr_t end = reinterpret_cast<uintptr_t>(data + bytes);
@@ -56,6 +74,7 @@ void ask_for(const uint8_t* data, int64_t bytes) {
 }  // namespace
 
 void StoredRows::gather(int64_t first, int64_t rows, uint8_t* to) const {
+  if (in_file()) return read_rows(*this, first, rows, to);
   if (pieces.scales != nullptr) return gather_scaled(*this, first, rows, to);
   if (pieces.exponents == nullptr) {
     if (pieces.bytes == 2) return gather_values<2>(*this, first, rows, to);
@@ -87,9 +106,9 @@ int64_t rows_of(const std::vector<StoredRows>& parts) {
   return rows;
 }
 
-bool any_in_pieces(const std::vector<StoredRows>& parts) {
+bool any_gathered(const std::vector<StoredRows>& parts) {
   for (const StoredRows& part : parts) {
-    if (part.in_pieces()) return true;
+    if (part.gathered()) return true;
   }
   return false;
 }
