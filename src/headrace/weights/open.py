@@ -1,7 +1,7 @@
 """Opening a checkpoint from a path, whatever container it is in.
 
-What reads folders, and the ways in which they are quantised, is imported for them alone: most starts
-are of a GGUF file, and it is some 30 modules.
+What reads folders, and the ways in which they are quantised, is imported for them alone: some 30
+modules, and most starts are of a GGUF file.
 """
 
 from __future__ import annotations
