@@ -344,6 +344,7 @@ PackedLinear::PackedLinear(ThreadPool& pool, Slabs& memory, Codec codec, int64_t
   const int64_t panels = (out_ + kLanes - 1) / kLanes;
   const int64_t of_panel = any_gathered(parts) ? kLanes * row_bytes(codec, in) : 0;
   Buffer gathered(pool.size() * of_panel);
+  ask_for_files(parts);
   // Pieces of about 1 MiB: enough of them to even out the threads, each long enough to stream.
   pool.for_ranges(panels, panels_.bytes() >> 20, [&](int64_t begin, int64_t end, int thread) {
     for (int64_t panel = begin; panel < end; ++panel) {

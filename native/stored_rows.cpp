@@ -1,8 +1,10 @@
 #include "stored_rows.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -10,6 +12,10 @@ namespace headrace {
 namespace {
 
 constexpr int64_t kPage = 4096;
+// The system takes no more of a wish than a device's window for reading ahead, 128 KiB or more.
+constexpr int64_t kWish = 128 << 10;
+// Behind what is read: two matrices or more of a layer of a small model, some ms of a fast disk.
+constexpr int64_t kAhead = 8 << 20;
 
 // A block of MXFP4 from 16 bytes of two neighbouring values each: value i goes to the low half of
 // byte i, value i + 16 to the high half.
@@ -98,6 +104,16 @@ void StoredRows::read_ahead() const {
   const int64_t each = row_bytes / (apart ? facts(Codec::mxfp4).stored_bytes : pieces.bytes);
   ask_for(data, (count - 1) * pieces.row_stride + (each - 1) * pieces.stride + pieces.bytes);
   if (apart) ask_for(pieces.exponents, (count - 1) * pieces.exponents_stride + each);
+}
+
+void ask_for_files(const std::vector<StoredRows>& parts) {
+  for (const StoredRows& part : parts) {
+    if (!part.in_file()) continue;
+    const int64_t end = part.place_in_file + part.count * part.row_bytes + kAhead;
+    for (int64_t at = part.place_in_file; at < end; at += kWish) {
+      posix_fadvise(part.file, at, std::min(kWish, end - at), POSIX_FADV_WILLNEED);
+    }
+  }
 }
 
 int64_t rows_of(const std::vector<StoredRows>& parts) {

@@ -52,6 +52,9 @@ struct StoredRows {
 
 // Rows of all parts together.
 int64_t rows_of(const std::vector<StoredRows>& parts);
+// Asks the system for the rows that are read from files, and for what follows them there, which is
+// mostly read next: threads that read in turns show it no order by which it would read ahead.
+void ask_for_files(const std::vector<StoredRows>& parts);
 // Whether rows of any part are gathered.
 bool any_gathered(const std::vector<StoredRows>& parts);
 
