@@ -47,7 +47,7 @@ $(VENV)/.dev: $(VENV)/.installed pyproject.toml
 
 clients: ## the client packages that the tours in tests/clients need, in .venv-clients
 	$(PYTHON) -m venv .venv-clients
-	.venv-clients/bin/python -m pip install -q --only-binary :all: --no-binary sqlitedict,rouge-score,word2number \
+	.venv-clients/bin/python -m pip install -q --no-compile --only-binary :all: --no-binary sqlitedict,rouge-score,word2number \
 	  -r tests/clients/requirements.txt
 
 compress: ## llm-compressor with PyTorch, that the tests in tests/weights/compress need, in .venv-compress

@@ -60,13 +60,19 @@ class MatrixRows {
 // A stored table of rows, each in one piece.
 class Rows : public MatrixRows {
  public:
-  Rows(const std::string& codec, int64_t width, nanobind::object data, nanobind::object order)
+  // file: a descriptor, open as long as `data` is there, of the file in which it lies from `place` on;
+  // -1 without one.
+  Rows(const std::string& codec, int64_t width, nanobind::object data, nanobind::object order,
+       int file, int64_t place)
       : MatrixRows(codec_of(codec), width), data_(data, "data", 2), order_(order, "row_order", 1) {
     if (this->codec() == Codec::f8_e4m3) refuse("rows of F8_E4M3 have scales: ScaledRows");
     const int64_t bytes = row_bytes(this->codec(), width);
     data_.require(1, bytes);
     if (order_) order_.view().require_below(data_.size(0));
     stored_ = {data_.data(), order_.data(), order_ ? order_.view().size(0) : data_.size(0), bytes};
+    if (file >= 0 && place < 0) refuse("rows lie in a file at " + std::to_string(place));
+    stored_.file = file;
+    stored_.place_in_file = place;
   }
 
   const uint8_t* data() const { return data_.data(); }

@@ -63,6 +63,8 @@ class Backend {
   void cache_experts(int64_t bytes) { expert_cache_ = std::make_shared<ExpertCache>(bytes); }
   const std::shared_ptr<ExpertCache>& expert_cache() const { return expert_cache_; }
   ThreadPool& pool() { return pool_; }
+  // What packed weights lie in; from whoever has acquired the pool.
+  Slabs& weights() { return weights_; }
   // What operations are noted on as they are bound, or null.
   void note_on(Tape* tape) { tape_ = tape; }
   Tape* tape() const { return tape_; }
@@ -147,6 +149,9 @@ class Backend {
   ThreadPool pool_;
   Tape* tape_ = nullptr;
   std::shared_ptr<ExpertCache> expert_cache_;
+  // Address space, not memory: at most a huge page at the end of each is of no use.
+  static constexpr int64_t kWeightSlab = int64_t{128} << 20;
+  Slabs weights_{kWeightSlab};
   Buffer operand_;
   std::vector<Buffer> scratch_;
   std::vector<SampleScratch> sample_scratch_;

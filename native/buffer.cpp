@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <new>
 #include <tuple>
@@ -17,6 +18,8 @@ constexpr int64_t kPage = 4096;
 // A huge page of x86-64 and of aarch64 with 4 KiB pages: weights streamed from 4 KiB pages lose
 // bandwidth to address translation.
 constexpr int64_t kHugePage = 2 << 20;
+// Of what begins in a slab.
+constexpr int64_t kAlignment = 64;
 
 // Bits of a mask, and one, which the system takes off.
 constexpr unsigned long kMaskBits = std::tuple_size_v<NodeMask> * 8 * sizeof(unsigned long) + 1;
@@ -55,26 +58,20 @@ Buffer::Buffer(int64_t bytes) : bytes_(bytes) {
   if (bytes < 0 || bytes > INT64_MAX - kHugePage - kPage) throw std::bad_alloc();
   const int64_t rounded = (bytes + kPage - 1) / kPage * kPage;
   const bool huge = rounded >= kHugePage;
-  mapped_bytes_ = huge ? rounded + kHugePage : rounded;
-  mapping_ = mmap(nullptr, static_cast<size_t>(mapped_bytes_), PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapping_ == MAP_FAILED) {
-    mapping_ = nullptr;
-    throw std::bad_alloc();
-  }
-  data_ = static_cast<uint8_t*>(mapping_);
+  const auto mapped_bytes = static_cast<size_t>(huge ? rounded + kHugePage : rounded);
+  void* const mapping =
+      mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) throw std::bad_alloc();
+  mapping_ = {mapping, [mapped_bytes](void* at) { munmap(at, mapped_bytes); }};
+  data_ = static_cast<uint8_t*>(mapping);
   if (huge) {
     const uintptr_t start = reinterpret_cast<uintptr_t>(data_);
     data_ += (kHugePage - start % kHugePage) % kHugePage;
     // Wishes; refusal changes nothing.
     madvise(data_, static_cast<size_t>(rounded), MADV_HUGEPAGE);
     const NodeMask nodes = nodes_to_spread_over();
-    if (count_of(nodes) > 0) interleave(mapping_, mapped_bytes_, nodes);
+    if (count_of(nodes) > 0) interleave(mapping, static_cast<int64_t>(mapped_bytes), nodes);
   }
-}
-
-Buffer::~Buffer() {
-  if (mapping_ != nullptr) munmap(mapping_, static_cast<size_t>(mapped_bytes_));
 }
 
 Buffer::Buffer(Buffer&& other) noexcept { *this = std::move(other); }
@@ -83,7 +80,6 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   std::swap(mapping_, other.mapping_);
-  std::swap(mapped_bytes_, other.mapped_bytes_);
   return *this;
 }
 
@@ -105,6 +101,20 @@ uint8_t* Buffer::at_least(int64_t bytes) {
     *this = Buffer(bytes);
   }
   return data_;
+}
+
+Buffer Slabs::take(int64_t bytes) {
+  if (slab_bytes_ == 0 || bytes <= 0 || bytes > INT64_MAX - 2 * kHugePage) return Buffer(bytes);
+  if (bytes > slab_.bytes() - taken_) {
+    slab_ = Buffer(std::max(slab_bytes_, (bytes + kHugePage - 1) / kHugePage * kHugePage));
+    taken_ = 0;
+  }
+  Buffer buffer;
+  buffer.data_ = slab_.data_ + taken_;
+  buffer.bytes_ = bytes;
+  buffer.mapping_ = slab_.mapping_;
+  taken_ = std::min(slab_.bytes(), taken_ + (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  return buffer;
 }
 
 }  // namespace headrace

@@ -46,7 +46,12 @@ ExpertMatrices::ExpertMatrices(ThreadPool& pool, Codec codec, int64_t in,
   shape_ = {codec, out, in, tiles, panel_bytes(codec, tiles), nullptr, nullptr};
   panels_ = (out + kLanes - 1) / kLanes;
   row_bytes_ = row_bytes(codec, in);
-  for (const std::vector<StoredRows>& parts : experts_) in_pieces_ |= any_in_pieces(parts);
+  for (std::vector<StoredRows>& parts : experts_) {
+    // From where they are mapped: hundreds of matrices, each asked for with what follows it, would be
+    // asked for many times over.
+    for (StoredRows& part : parts) part.file = -1;
+    any_gathered_ |= any_gathered(parts);
+  }
   expert_bytes_ = panels_ * shape_.panel_bytes;
   if (!bias.empty()) {
     bias_.resize(static_cast<size_t>(count() * panels_ * kLanes));

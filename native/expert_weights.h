@@ -87,13 +87,13 @@ class ExpertMatrices {
 
  private:
   friend class ExpertCache;
-  int64_t gathered_bytes() const { return in_pieces_ ? kLanes * row_bytes_ : 0; }
+  int64_t gathered_bytes() const { return any_gathered_ ? kLanes * row_bytes_ : 0; }
 
   PackedMatrix shape_;
   int64_t panels_;  // of an expert
   int64_t expert_bytes_;
   int64_t row_bytes_;
-  bool in_pieces_ = false;
+  bool any_gathered_ = false;
   std::vector<std::vector<StoredRows>> experts_;
   std::vector<float> bias_;  // in whole panels, or empty
   Buffer all_;

@@ -314,11 +314,11 @@ void pack_rows(Codec codec, int64_t in, const std::vector<StoredRows>& parts, in
     const int64_t first = panel * kLanes - before;
     const int64_t begin = std::max<int64_t>(0, -first);  // of the lanes that are rows of the part
     const int64_t end = std::min(kLanes, part.count - first);
-    if (part.in_pieces() && begin < end) {
+    if (part.gathered() && begin < end) {
       part.gather(first + begin, end - begin, gathered + begin * bytes);
     }
     for (int64_t lane = begin; lane < end; ++lane) {
-      rows[lane] = part.in_pieces() ? gathered + lane * bytes : part.row(first + lane);
+      rows[lane] = part.gathered() ? gathered + lane * bytes : part.row(first + lane);
     }
     before += part.count;
   }
@@ -332,18 +332,19 @@ int64_t row_bytes(Codec codec, int64_t width) {
   return width / facts(codec).stored_elements * facts(codec).stored_bytes;
 }
 
-PackedLinear::PackedLinear(ThreadPool& pool, Codec codec, int64_t in,
+PackedLinear::PackedLinear(ThreadPool& pool, Slabs& memory, Codec codec, int64_t in,
                            const std::vector<StoredRows>& parts, std::vector<float> bias)
     : codec_(codec),
       out_(rows_of(parts)),
       in_(in),
       tiles_((in + kTile - 1) / kTile),
       panel_bytes_(headrace::panel_bytes(codec, tiles_)),
-      panels_((out_ + kLanes - 1) / kLanes * panel_bytes_),
+      panels_(memory.take((out_ + kLanes - 1) / kLanes * panel_bytes_)),
       bias_(std::move(bias)) {
   const int64_t panels = (out_ + kLanes - 1) / kLanes;
-  const int64_t of_panel = any_in_pieces(parts) ? kLanes * row_bytes(codec, in) : 0;
+  const int64_t of_panel = any_gathered(parts) ? kLanes * row_bytes(codec, in) : 0;
   Buffer gathered(pool.size() * of_panel);
+  ask_for_files(parts);
   // Pieces of about 1 MiB: enough of them to even out the threads, each long enough to stream.
   pool.for_ranges(panels, panels_.bytes() >> 20, [&](int64_t begin, int64_t end, int thread) {
     for (int64_t panel = begin; panel < end; ++panel) {

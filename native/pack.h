@@ -15,8 +15,9 @@ namespace headrace {
 class PackedLinear {
  public:
   // parts: stored rows of the outputs. `in` is whole blocks of the codec.
-  PackedLinear(ThreadPool& pool, Codec codec, int64_t in, const std::vector<StoredRows>& parts,
-               std::vector<float> bias);
+  // memory: what the panels lie in.
+  PackedLinear(ThreadPool& pool, Slabs& memory, Codec codec, int64_t in,
+               const std::vector<StoredRows>& parts, std::vector<float> bias);
 
   PackedMatrix view() const;
   int64_t bytes() const { return panels_.bytes(); }
@@ -38,7 +39,7 @@ int64_t panel_bytes(Codec codec, int64_t tiles);
 // One panel of 16 stored rows, null past the last output, into zeroed memory.
 void pack_panel(Codec codec, int64_t in, const uint8_t* const* rows, uint8_t* to);
 // The same of rows [16 * panel, ...) of parts that are stacked. gathered: memory for 16 rows, used
-// where a part is in pieces.
+// where a part's are gathered.
 void pack_rows(Codec codec, int64_t in, const std::vector<StoredRows>& parts, int64_t panel,
                uint8_t* gathered, uint8_t* to);
 

@@ -1,13 +1,21 @@
 #include "stored_rows.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 namespace headrace {
 namespace {
 
 constexpr int64_t kPage = 4096;
+// The system takes no more of a wish than a device's window for reading ahead, 128 KiB or more.
+constexpr int64_t kWish = 128 << 10;
+// Behind what is read: two matrices or more of a layer of a small model, some ms of a fast disk.
+constexpr int64_t kAhead = 8 << 20;
 
 // A block of MXFP4 from 16 bytes of two neighbouring values each: value i goes to the low half of
 // byte i, value i + 16 to the high half.
@@ -47,6 +55,22 @@ void gather_scaled(const StoredRows& stored, int64_t first, int64_t rows, uint8_
   }
 }
 
+// What cannot be read (a file that was shortened meanwhile) is taken from where it is mapped, and ends
+// as it would have there.
+void read_rows(const StoredRows& stored, int64_t first, int64_t rows, uint8_t* to) {
+  int64_t at = first * stored.row_bytes;
+  const int64_t end = at + rows * stored.row_bytes;
+  while (at < end) {
+    const ssize_t count =
+        pread(stored.file, to, static_cast<size_t>(end - at), stored.place_in_file + at);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    at += count;
+    to += count;
+  }
+  std::memcpy(to, stored.data + at, static_cast<size_t>(end - at));
+}
+
 void ask_for(const uint8_t* data, int64_t bytes) {
   const uintptr_t begin = reinterpret_cast<uintptr_t>(data) / kPage * kPage;
   const uintptr_t end = reinterpret_cast<uintptr_t>(data + bytes);
@@ -56,6 +80,7 @@ void ask_for(const uint8_t* data, int64_t bytes) {
 }  // namespace
 
 void StoredRows::gather(int64_t first, int64_t rows, uint8_t* to) const {
+  if (in_file()) return read_rows(*this, first, rows, to);
   if (pieces.scales != nullptr) return gather_scaled(*this, first, rows, to);
   if (pieces.exponents == nullptr) {
     if (pieces.bytes == 2) return gather_values<2>(*this, first, rows, to);
@@ -81,15 +106,25 @@ void StoredRows::read_ahead() const {
   if (apart) ask_for(pieces.exponents, (count - 1) * pieces.exponents_stride + each);
 }
 
+void ask_for_files(const std::vector<StoredRows>& parts) {
+  for (const StoredRows& part : parts) {
+    if (!part.in_file()) continue;
+    const int64_t end = part.place_in_file + part.count * part.row_bytes + kAhead;
+    for (int64_t at = part.place_in_file; at < end; at += kWish) {
+      posix_fadvise(part.file, at, std::min(kWish, end - at), POSIX_FADV_WILLNEED);
+    }
+  }
+}
+
 int64_t rows_of(const std::vector<StoredRows>& parts) {
   int64_t rows = 0;
   for (const StoredRows& part : parts) rows += part.count;
   return rows;
 }
 
-bool any_in_pieces(const std::vector<StoredRows>& parts) {
+bool any_gathered(const std::vector<StoredRows>& parts) {
   for (const StoredRows& part : parts) {
-    if (part.in_pieces()) return true;
+    if (part.gathered()) return true;
   }
   return false;
 }

@@ -30,7 +30,7 @@ class Trial {
   Trial(ThreadPool& pool, Codec codec)
       : stored_(static_cast<size_t>(kOut * row_bytes(codec, kIn))),
         x_(static_cast<size_t>(kRows * kIn)),
-        weight_(pool, codec, kIn, {filled(codec)}, {}),
+        weight_(pool, memory_, codec, kIn, {filled(codec)}, {}),
         operand_(kRows * kIn * 16),
         y_(2 * static_cast<size_t>(kRows * kOut)) {}
 
@@ -82,6 +82,7 @@ class Trial {
 
   std::vector<uint8_t> stored_;
   std::vector<float> x_;
+  Slabs memory_;
   PackedLinear weight_;
   Buffer operand_;
   std::vector<float> y_;

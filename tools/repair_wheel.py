@@ -1,10 +1,10 @@
 """Gives a built wheel the tag of the oldest glibc it runs on, and says what holds it there.
 
 The wheel is looked into first: every source file is in it, one native module of kernels with every
-dispatch level, and one of encoders. auditwheel then reads which versions of glibc's and libgcc's
-symbols the modules need and writes a copy with the lowest manylinux tag that has them. The tag is
-read back and compared with the symbols themselves; the versions and the symbols that decide are
-printed. Exits 1 naming what does not hold.
+dispatch level, and one each of encoders, lookups and strings. auditwheel then reads which versions
+of glibc's and libgcc's symbols the modules need and writes a copy with the lowest manylinux tag
+that has them. The tag is read back and compared with the symbols themselves; the versions and the
+symbols that decide are printed. Exits 1 naming what does not hold.
 usage: .venv-wheel/bin/python tools/repair_wheel.py WHEEL --into dist
 """
 
@@ -23,8 +23,12 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "headrace"
 MODULE = re.compile(r"headrace/ops/cpu/_native\.[\w.-]+\.so")
-ENCODERS = re.compile(r"headrace/weights/codecs/_search\.[\w.-]+\.so")
-LOOKUPS = re.compile(r"headrace/engine/drafts/lookup/_lookup\.[\w.-]+\.so")
+OTHERS = {
+    "modules of encoders": re.compile(r"headrace/weights/codecs/_search\.[\w.-]+\.so"),
+    "modules of lookups": re.compile(r"headrace/engine/drafts/lookup/_lookup\.[\w.-]+\.so"),
+    "modules of strings": re.compile(r"headrace/weights/gguf/_strings\.[\w.-]+\.so"),
+}
+"""Native modules without dispatch levels."""
 LEVELS = {
     "x86_64": ("portable", "avx2", "avx512", "avx512_vbmi", "avx512_bf16", "amx"),
     "aarch64": ("portable", "neon", "neon_dotprod"),
@@ -46,20 +50,17 @@ def expected_files(package: Path) -> set[str]:
 def content_faults(names: Iterable[str], expected: set[str]) -> list[str]:
     """What a wheel with these names lacks, or has that it should not."""
     there = set(names)
-    modules = sorted(name for name in there if MODULE.fullmatch(name))
-    encoders = sorted(name for name in there if ENCODERS.fullmatch(name))
-    lookups = sorted(name for name in there if LOOKUPS.fullmatch(name))
+    modules = {
+        what: sorted(name for name in there if pattern.fullmatch(name))
+        for what, pattern in {"native modules": MODULE, **OTHERS}.items()
+    }
     inside = {name for name in there if name.split("/")[0] == "headrace"}
     others = {name for name in there - inside if ".dist-info/" not in name}
     faults = [f"{name} is missing" for name in sorted(expected - there)]
-    known = expected | {*modules, *encoders, *lookups}
+    known = expected.union(*modules.values())
     faults += [f"{name} is not a source file" for name in sorted(inside - known)]
     faults += [f"{name} lies outside the package" for name in sorted(others)]
-    for what, found in (
-        ("native modules", modules),
-        ("modules of encoders", encoders),
-        ("modules of lookups", lookups),
-    ):
+    for what, found in modules.items():
         if len(found) != 1:
             faults.append(f"{what}: 1 is expected, not {len(found)}: {', '.join(found)}")
     return faults
@@ -159,7 +160,7 @@ def main() -> int:
         others = [
             archive.read(name)
             for name in names
-            if ENCODERS.fullmatch(name) or LOOKUPS.fullmatch(name)
+            if any(pattern.fullmatch(name) for pattern in OTHERS.values())
         ]
     machine = os.uname().machine
     for module in modules:

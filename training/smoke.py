@@ -95,7 +95,7 @@ def effort(work: Path) -> Effort:
         heldout=("--share", "0.02", "--no-bfloat16"),
         acceptance=("--prefixes", "2", "--no-bfloat16"),
         styles=("--heads", "4", "--windows", "2", "--max-tokens", "32"),
-        baselines=("--every", "32"),
+        baselines=("--every", "128"),
     )
 
 

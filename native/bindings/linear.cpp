@@ -31,8 +31,8 @@ PackedLinear* pack(Backend& backend, const std::vector<const MatrixRows*>& parts
   }
   const nb::gil_scoped_release release;
   const auto lock = backend.pool().acquire();
-  return new PackedLinear(backend.pool(), parts[0]->codec(), parts[0]->width(), stored,
-                          std::move(values));
+  return new PackedLinear(backend.pool(), backend.weights(), parts[0]->codec(), parts[0]->width(),
+                          stored, std::move(values));
 }
 
 void linear(Backend& backend, const PackedLinear& weight, nb::handle x, nb::handle y,
@@ -76,8 +76,9 @@ void embedding(Backend& backend, const Rows& table, nb::handle ids, nb::handle y
 void bind_linear(nb::module_& m, nb::class_<Backend>& backend) {
   nb::class_<MatrixRows>(m, "MatrixRows");
   nb::class_<Rows, MatrixRows>(m, "Rows")
-      .def(nb::init<const std::string&, int64_t, nb::object, nb::object>(), nb::arg("codec"),
-           nb::arg("width"), nb::arg("data"), nb::arg("row_order").none());
+      .def(nb::init<const std::string&, int64_t, nb::object, nb::object, int, int64_t>(),
+           nb::arg("codec"), nb::arg("width"), nb::arg("data"), nb::arg("row_order").none(),
+           nb::arg("file") = -1, nb::arg("place") = 0);
   nb::class_<TurnedRows, MatrixRows>(m, "TurnedRows")
       .def(nb::init<const std::string&, nb::object>(), nb::arg("codec"), nb::arg("values"));
   nb::class_<SplitRows, MatrixRows>(m, "SplitRows")

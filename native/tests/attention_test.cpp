@@ -15,7 +15,7 @@
 namespace headrace::tests {
 namespace {
 
-// The same prompt in chunks of `chunk` tokens.
+// The same prompt, whose tokens come and attend in chunks of `chunk`; others come at once.
 std::vector<float> in_chunks(Backend& backend, const AttentionCase& c,
                              const std::vector<float>& qkv, float scale, int64_t chunk) {
   const int64_t heads = c.kv_heads * c.group, d = c.head_dim;
@@ -43,14 +43,14 @@ std::vector<float> in_chunks(Backend& backend, const AttentionCase& c,
       masks[static_cast<size_t>(token * spans + position / kSpan)] |= bit;
     }
   }
-  for (int64_t at = 0; at < c.tokens; at += chunk) {
-    const int64_t n = std::min(chunk, c.tokens - at);
+  const auto take = [&](int64_t at, int64_t n, bool attends) {
     const int32_t start[] = {0, static_cast<int32_t>(n)};
     const BatchView batch{positions.data() + at, start, table.data(), blocks, 1, n,
                           near_table.data(), blocks};
     const float* rows = qkv.data() + at * c.width();
     backend.kv_write({cache.layer(0), batch, request_of.data(), rows, c.width(), heads * d,
                       c.latent ? 0 : c.value_column(0)});
+    if (!attends) return;
     Visibility sees{c.window, c.chunk};
     if (c.masks) {
       sees.masks = masks.data() + at * spans;
@@ -59,6 +59,14 @@ std::vector<float> in_chunks(Backend& backend, const AttentionCase& c,
     backend.attention({cache.layer(0), batch, rows, c.width(), c.group, scale, sees, c.softcap,
                        c.sinks ? sinks.data() : nullptr, c.slopes ? slopes.data() : nullptr,
                        y.data() + at * heads * c.values()});
+  };
+  int64_t taken = 0;
+  for (const Stretch& stretch : c.stretches()) {
+    if (taken < stretch.begin) take(taken, stretch.begin - taken, false);
+    for (int64_t at = stretch.begin; at < stretch.end; at += chunk) {
+      take(at, std::min(chunk, stretch.end - at), true);
+    }
+    taken = stretch.end;
   }
   return y;
 }
@@ -71,8 +79,8 @@ void check(const Kernels& kernels, Checks& checks, const AttentionCase& c) {
   for (const int threads : {1, 2}) {
     Backend backend(kernels, threads);
     for (const int64_t chunk : {c.tokens, int64_t{1}, int64_t{23}}) {
-      // Alone, a token of a long context is cut into parts that threads share.
-      if (chunk == 1 && threads > 1 && c.tokens <= kPart) continue;
+      // Threads share rows, and of a long context the parts that a token alone is cut into.
+      if (threads > 1 && chunk != c.tokens && (chunk != 1 || c.tokens <= kPart)) continue;
       checks.equal(in_chunks(backend, c, qkv, scale, chunk), want,
                    c.name() + ", chunks of " + std::to_string(chunk));
     }

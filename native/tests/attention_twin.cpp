@@ -12,13 +12,19 @@ float rounded(KvCodec codec, float x) { return codec == KvCodec::bf16 ? to_bf16(
 
 // The e4m3 number nearest to x, of two the one with an even code; 448 where x is beyond.
 float to_e4m3(float x) {
-  uint8_t best = 0;
-  for (uint8_t code = 1; code < 0x7f; ++code) {
-    const float near = std::abs(from_e4m3(best) - std::abs(x));
-    const float now = std::abs(from_e4m3(code) - std::abs(x));
+  constexpr uint8_t kCodes = 0x7f;
+  static const std::vector<float> numbers = [] {
+    std::vector<float> all;
+    for (uint8_t code = 0; code < kCodes; ++code) all.push_back(from_e4m3(code));
+    return all;
+  }();
+  size_t best = 0;
+  for (size_t code = 1; code < kCodes; ++code) {
+    const float near = std::abs(numbers[best] - std::abs(x));
+    const float now = std::abs(numbers[code] - std::abs(x));
     if (now < near || (now == near && code % 2 == 0)) best = code;
   }
-  return std::copysign(from_e4m3(best), x);
+  return std::copysign(numbers[best], x);
 }
 
 // A head as it is stored: values times a scale, 1 where the codec has none.
@@ -202,8 +208,9 @@ void row_twin(const Kernels& kernels, const AttentionCase& c, const std::vector<
     const float now = std::max(most, highest);
     const float keep = now == most ? 1.0f : exp_of(kernels, most - now);
     for (float& lane : total) lane *= keep;
+    kernels.exp_shifted(p + from, n - from, now, 1.0f, p + from);
     for (int64_t t = from; t < n; ++t) {
-      p[t] = c.shows(position, start + t) ? exp_of(kernels, p[t] - now) : 0.0f;
+      if (!c.shows(position, start + t)) p[t] = 0.0f;
       p[t] = rounded(c.value_kind().codec, p[t]);
       if (!v_pairs || scaled) total[t % 16] += p[t];
       p[t] *= values[static_cast<size_t>(start + t)].scale;
@@ -252,10 +259,15 @@ std::vector<float> attention_twin(const Kernels& kernels, const AttentionCase& c
                                   const std::vector<float>& qkv, float scale) {
   const int64_t heads = c.kv_heads * c.group;
   std::vector<float> y(static_cast<size_t>(c.tokens * heads * c.values()));
-  for (int64_t h = 0; h < heads; ++h) {
-    const StoredTokens of = stored_tokens(c, qkv, h / c.group);
-    for (int64_t token = 0; token < c.tokens; ++token) {
-      row_twin(kernels, c, qkv, of, token, h, scale, y.data() + (token * heads + h) * c.values());
+  for (int64_t kv_head = 0; kv_head < c.kv_heads; ++kv_head) {
+    const StoredTokens of = stored_tokens(c, qkv, kv_head);
+    for (int64_t h = kv_head * c.group; h < (kv_head + 1) * c.group; ++h) {
+      for (const Stretch& stretch : c.stretches()) {
+        for (int64_t token = stretch.begin; token < stretch.end; ++token) {
+          row_twin(kernels, c, qkv, of, token, h, scale,
+                   y.data() + (token * heads + h) * c.values());
+        }
+      }
     }
   }
   return y;

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,7 +12,12 @@
 
 namespace headrace::tests {
 
-// A model's attention in one layer, and how many tokens of one request attend.
+// Tokens that follow each other.
+struct Stretch {
+  int64_t begin, end;
+};
+
+// A model's attention in one layer, and how many tokens of one request there are.
 struct AttentionCase {
   int64_t kv_heads, group, head_dim, block_size, tokens;
   KvKind k_kind, v_kind;
@@ -27,6 +33,18 @@ struct AttentionCase {
 
   int64_t values() const { return value_dim == 0 ? head_dim : value_dim; }
   KvKind value_kind() const { return latent ? k_kind : v_kind; }
+  // The tokens that attend, in order: all, and of a context of several parts those at its start, its
+  // end and wherever a part or a chunk begins. The others are as these, and each costs a thousand.
+  std::vector<Stretch> stretches() const {
+    constexpr int64_t kBefore = kSpan / 2, kAfter = kSpan + kTile;
+    if (tokens <= kPart) return {{0, tokens}};
+    std::vector<Stretch> all = {{0, kAfter}};
+    for (int64_t at = 1; at <= tokens; ++at) {
+      if (at != tokens && at % kPart != 0 && (chunk == 0 || at % chunk != 0)) continue;
+      all.push_back({std::max(all.back().end, at - kBefore), std::min(tokens, at + kAfter)});
+    }
+    return all;
+  }
   bool rotates(KvKind kind) const { return kind.rotated && !latent; }
   int64_t width() const {
     return kv_heads * ((group + 1) * head_dim + (latent ? 0 : values()));
@@ -55,7 +73,7 @@ struct AttentionCase {
   }
 };
 
-// What all tokens of `c` give, [tokens][heads][values]. A row of `qkv` has heads of q, of K, of V.
+// What tokens that attend give, [tokens][heads][values]; others have zeros. A row of `qkv` has heads of q, of K, of V.
 std::vector<float> attention_twin(const Kernels& kernels, const AttentionCase& c,
                                   const std::vector<float>& qkv, float scale);
 

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstring>
 #include <string>
+#include <vector>
 
 #include "buffer.h"
 #include "suites.h"
@@ -53,11 +55,39 @@ void check_interleave(Checks& checks) {
   munmap(at, kBytes);
 }
 
+// What fits goes into the mapping that is there, zeroed and apart; each outlives whoever gave it.
+void check_slabs(Checks& checks) {
+  std::vector<Buffer> taken;
+  {
+    Slabs slabs(kBytes);
+    for (const int64_t bytes : {int64_t{100}, kBytes / 2, int64_t{1}, kBytes, 3 * kBytes + 5}) {
+      taken.push_back(slabs.take(bytes));
+    }
+  }
+  checks.that(taken[1].data() == taken[0].data() + 128, "the next begins 64-byte aligned behind");
+  checks.that(taken[2].data() == taken[1].data() + kBytes / 2, "a third one behind it");
+  checks.that(Slabs(0).take(100).data() != nullptr, "without slabs each is a mapping");
+  uint8_t number = 0;
+  int64_t wrong = 0;
+  for (const Buffer& buffer : taken) {
+    for (int64_t i = 0; i < buffer.bytes(); ++i) wrong += buffer.data()[i] != 0;
+    std::memset(buffer.data(), ++number, static_cast<size_t>(buffer.bytes()));
+  }
+  checks.that(wrong == 0, "all of it is zero at first");
+  number = 0;
+  for (const Buffer& buffer : taken) {
+    ++number;
+    for (int64_t i = 0; i < buffer.bytes(); ++i) wrong += buffer.data()[i] != number;
+  }
+  checks.that(wrong == 0, "none lies over another");
+}
+
 }  // namespace
 
 void buffer_suite(const Kernels&, Checks& checks) {
   check_choice(checks);
   check_interleave(checks);
+  check_slabs(checks);
 }
 
 }  // namespace headrace::tests

@@ -34,18 +34,18 @@ std::unique_ptr<ExpertMatrices> matrices(Backend& backend, const std::vector<Sto
                                           bias, backend.expert_cache());
 }
 
-// The MLP of one expert for all tokens.
+// The MLP of one expert for one token.
 std::vector<float> mlp_twin(const Kernels& kernels, const Layer& layer, int64_t expert,
-                            const std::vector<float>& x, int64_t tokens) {
+                            const std::vector<float>& x) {
   const StoredMatrix &up = layer.gate_up[static_cast<size_t>(expert)],
                      &down = layer.down[static_cast<size_t>(expert)];
-  const std::vector<float> rows = product_twin(
-      kernels, up, x, tokens, layer.gate_up_bias.data() + expert * up.out, 1.0f, nullptr);
-  std::vector<float> inner(static_cast<size_t>(tokens * down.in));
-  const int64_t pieces = tokens * ((down.in + kActivationColumns - 1) / kActivationColumns);
-  kernels.activate({rows.data(), inner.data(), down.in, Activation::silu, true, 0.0f}, 0, pieces);
-  return product_twin(kernels, down, inner, tokens,
-                      layer.down_bias.data() + expert * down.out, 1.0f, nullptr);
+  const std::vector<float> row = product_twin(
+      kernels, up, x, 1, layer.gate_up_bias.data() + expert * up.out, 1.0f, nullptr);
+  std::vector<float> inner(static_cast<size_t>(down.in));
+  const int64_t pieces = (down.in + kActivationColumns - 1) / kActivationColumns;
+  kernels.activate({row.data(), inner.data(), down.in, Activation::silu, true, 0.0f}, 0, pieces);
+  return product_twin(kernels, down, inner, 1, layer.down_bias.data() + expert * down.out, 1.0f,
+                      nullptr);
 }
 
 void check_codec(const Kernels& kernels, Checks& checks, Codec codec) {
@@ -71,14 +71,16 @@ void check_codec(const Kernels& kernels, Checks& checks, Codec codec) {
     experts.push_back(t % 2 == 0 ? 2 : other);
     experts.push_back(t % 2 == 0 ? other : 2);
   }
-  std::vector<std::vector<float>> results;
-  for (int64_t e = 0; e < kExperts; ++e) results.push_back(mlp_twin(kernels, layer, e, x, kTokens));
-  std::vector<float> want(static_cast<size_t>(kTokens * hidden));
-  for (int64_t i = 0; i < kTokens * hidden; ++i) {
-    const size_t at = static_cast<size_t>(i), pair = static_cast<size_t>(i / hidden * kChosen);
-    const float first = weights[pair] * results[static_cast<size_t>(experts[pair])][at];
-    const float second = weights[pair + 1] * results[static_cast<size_t>(experts[pair + 1])][at];
-    want[at] = (first + second) * 0.7f + residual[at];
+  std::vector<float> want;
+  for (int64_t t = 0; t < kTokens; ++t) {
+    const std::vector<float> row(x.begin() + t * hidden, x.begin() + (t + 1) * hidden);
+    const size_t pair = static_cast<size_t>(t * kChosen);
+    const std::vector<float> a = mlp_twin(kernels, layer, experts[pair], row);
+    const std::vector<float> b = mlp_twin(kernels, layer, experts[pair + 1], row);
+    for (size_t i = 0; i < a.size(); ++i) {
+      const float sum = weights[pair] * a[i] + weights[pair + 1] * b[i];
+      want.push_back(sum * 0.7f + residual[want.size()]);
+    }
   }
   for (const int threads : {1, 3}) {
     for (const bool cached : {false, true}) {

@@ -20,7 +20,7 @@ constexpr Shape kTails[] = {{3, 1}, {17, 2}, {48, 33}, {31, 172}, {64, 47}};
 
 PackedLinear packed(Backend& backend, const StoredMatrix& w, std::vector<float> bias) {
   const StoredRows rows{w.bytes.data(), nullptr, w.out, w.row_bytes};
-  return PackedLinear(backend.pool(), w.codec, w.in, {rows}, std::move(bias));
+  return PackedLinear(backend.pool(), backend.weights(), w.codec, w.in, {rows}, std::move(bias));
 }
 
 std::vector<float> rows_of(const std::vector<float>& x, int64_t width, int64_t begin, int64_t end) {

@@ -41,6 +41,8 @@ bool named(int count, char** names, const char* level) {
 
 int main(int count, char** arguments) {
   using namespace headrace;
+  // A line shows as soon as its level is done, wherever the output goes.
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   const FlushDenormals flush;
   int64_t failed = 0;
   int levels_run = 0;

@@ -129,11 +129,17 @@ std::vector<Floats> rows_of(int64_t n) {
   return rows;
 }
 
-// What is left of each score's weight by the definition: everything sorted, summed one by one.
-Amounts filtered_twin(const Floats& x, Amounts weights, int64_t top_k, double top_p) {
+// The places of scores from the highest on.
+std::vector<size_t> sorted(const Floats& x) {
   std::vector<size_t> order(x.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return x[a] > x[b]; });
+  return order;
+}
+
+// What is left of each score's weight by the definition: everything sorted, summed one by one.
+Amounts filtered_twin(const Floats& x, const std::vector<size_t>& order, Amounts weights,
+                      int64_t top_k, double top_p) {
   if (top_k > 0 && top_k < size_of(x)) {
     const float least = x[order[static_cast<size_t>(top_k - 1)]];
     for (size_t i = 0; i < x.size(); ++i) weights[i] = x[i] < least ? 0 : weights[i];
@@ -171,13 +177,14 @@ void check_draws(const Kernels& kernels, Checks& checks) {
     int64_t row = 0;
     for (const Floats& x : rows_of(n)) {
       const float most = *std::max_element(x.begin(), x.end());
+      const std::vector<size_t> order = sorted(x);
       for (const SampleRow& of : std::initializer_list<SampleRow>{
                {1.0f, 0, 1.0f, 0.0f, 0}, {0.7f, 1, 1.0f, 0.0f, 0}, {1.0f, 20, 0.95f, 0.0f, 0},
                {1.0f, static_cast<int32_t>(n / 3), 1.0f, 0.0f, 0}, {1.3f, 0, 0.9f, 0.0f, 0},
                {1.0f, 0, 0.5f, 0.0f, 0}, {1.0f, 0, 0.999999f, 0.0f, 0}, {1.0f, 0, 1e-6f, 0.0f, 0},
                {0.3f, 0, 1.0f, 0.05f, 0}, {1.0f, 50, 0.8f, 0.02f, 0}, {2.0f, 0, 0.3f, 0.5f, 0}}) {
         const Weighing weighing{most, of.temperature, of.min_p, 0.0f};
-        const Amounts left = filtered_twin(x, weights_of(kernels, x, weighing), of.top_k,
+        const Amounts left = filtered_twin(x, order, weights_of(kernels, x, weighing), of.top_k,
                                            static_cast<double>(of.top_p));
         std::vector<int32_t> got, want;
         for (int64_t draw = 0; draw < 12; ++draw) {

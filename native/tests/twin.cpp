@@ -287,20 +287,34 @@ float scaled_product(const Rounding& r, const float* w, const float* scales, int
   return sum;
 }
 
-// Of `size` values by the scale of what `peak` is the largest of: d, and each value's whole number.
-float quantise(const float* x, int64_t size, float peak, std::vector<int32_t>& q) {
-  const float d = peak / 127.0f, inverse = d == 0.0f ? 0.0f : 127.0f / peak;
-  q.resize(static_cast<size_t>(size));
-  for (int64_t i = 0; i < size; ++i) {
-    q[static_cast<size_t>(i)] = static_cast<int32_t>(std::nearbyint(x[i] * inverse));
-  }
-  return d;
-}
-
 float largest(const float* x, int64_t size) {
   float peak = 0;
   for (int64_t i = 0; i < size; ++i) peak = std::fmax(peak, std::fabs(x[i]));
   return peak;
+}
+
+// A row of activations as whole numbers, and the scale of each run of them.
+struct WholeRow {
+  std::vector<int32_t> q;
+  std::vector<float> d;
+};
+
+// By the largest value of each run, or of the row.
+WholeRow quantised(const CodecFacts& f, const std::vector<float>& x) {
+  const auto in = static_cast<int64_t>(x.size());
+  const int64_t size = sums_blocks(f) ? kBlockOfTiles * kTile : kTile;
+  const float of_row = f.whole_row ? largest(x.data(), in) : 0.0f;
+  WholeRow row;
+  for (int64_t begin = 0; begin < in; begin += size) {
+    const float* const run = x.data() + begin;
+    const float peak = f.whole_row ? of_row : largest(run, size);
+    row.d.push_back(peak / 127.0f);
+    const float inverse = row.d.back() == 0.0f ? 0.0f : 127.0f / peak;
+    for (int64_t i = 0; i < size; ++i) {
+      row.q.push_back(static_cast<int32_t>(std::nearbyint(run[i] * inverse)));
+    }
+  }
+  return row;
 }
 
 // The whole numbers of a group: the sum of products with q, and of x.
@@ -316,19 +330,17 @@ Whole whole_sums(const int32_t* q, const int32_t* w, int64_t size) {
   return sums;
 }
 
-float int8_product(const Rounding& r, const StoredMatrix& w, int64_t row, const float* x) {
+float int8_product(const Rounding& r, const StoredMatrix& w, int64_t row, const WholeRow& x) {
   const CodecFacts& f = facts(w.codec);
   const int64_t per_group = kTile / f.groups;
   const int32_t* whole = w.whole.data() + row * w.in;
   const float* scale = w.scales.data() + row * (w.in / per_group);
   const float* min = w.mins.data() + row * (w.in / per_group);
-  const float of_row = largest(x, w.in);
-  std::vector<int32_t> q;
   float sum = 0;
   for (int64_t begin = 0; begin < w.in; begin += kTile) {
-    const float d = quantise(x + begin, kTile, f.whole_row ? of_row : largest(x + begin, kTile), q);
+    const float d = x.d[static_cast<size_t>(begin / kTile)];
     for (int64_t from = 0; from < kTile; from += per_group, ++scale, ++min) {
-      const Whole sums = whole_sums(q.data() + from, whole + begin + from, per_group);
+      const Whole sums = whole_sums(x.q.data() + begin + from, whole + begin + from, per_group);
       sum = r.multiply_add(static_cast<float>(sums.n), *scale * d, sum);
       if (f.mins) sum = r.multiply_add(-*min, d * static_cast<float>(sums.of_x), sum);
     }
@@ -337,21 +349,20 @@ float int8_product(const Rounding& r, const StoredMatrix& w, int64_t row, const 
 }
 
 // Of a kind that sums blocks of 256.
-float block_product(const Rounding& r, const StoredMatrix& w, int64_t row, const float* x) {
+float block_product(const Rounding& r, const StoredMatrix& w, int64_t row, const WholeRow& x) {
   constexpr int64_t kBlock = kBlockOfTiles * kTile;
   const int32_t* whole = w.whole.data() + row * w.in;
   const float* scale = w.scales.data() + row * (w.in / kTile);
   const float* min = w.mins.data() + row * (w.in / kTile);
   const int64_t first = row * (w.in / kBlock);
-  std::vector<int32_t> q;
   float sum = 0;
   for (int64_t begin = 0; begin < w.in; begin += kBlock) {
-    const float d = quantise(x + begin, kBlock, largest(x + begin, kBlock), q);
+    const float d = x.d[static_cast<size_t>(begin / kBlock)];
     const size_t block = static_cast<size_t>(first + begin / kBlock);
     float part = 0;
     int32_t least = 0;
     for (int64_t from = 0; from < kBlock; from += kTile, ++scale, ++min) {
-      const Whole sums = whole_sums(q.data() + from, whole + begin + from, kTile);
+      const Whole sums = whole_sums(x.q.data() + begin + from, whole + begin + from, kTile);
       part = r.multiply_add(static_cast<float>(sums.n), *scale, part);
       least += static_cast<int32_t>(*min) * sums.of_x;
     }
@@ -376,12 +387,13 @@ std::vector<float> product_twin(const Kernels& kernels, const StoredMatrix& w,
     if (rounds_activations(w.codec)) {
       for (float& v : of) v = to_bf16(v);
     }
+    const WholeRow whole = is_quantised(w.codec) ? quantised(facts(w.codec), of) : WholeRow{};
     for (int64_t i = 0; i < w.out; ++i) {
       const float* const values = w.values.data() + i * w.in;
       float sum = sums_blocks(facts(w.codec))
-                      ? block_product(r, w, i, of.data())
+                      ? block_product(r, w, i, whole)
                   : is_quantised(w.codec)
-                      ? int8_product(r, w, i, of.data())
+                      ? int8_product(r, w, i, whole)
                   : w.codec == Codec::f8_e4m3
                       ? scaled_product(r, values, w.scales.data() + i * runs_of(w.in), kRun,
                                        of.data(), w.in)

@@ -34,6 +34,9 @@ CASES: dict[str, Case] = {
     for name, overrides in tiny_family(family).CASES.items()
 }
 
+FIRST_OF_FAMILY = tuple({case.family: name for name, case in reversed(CASES.items())}.values())
+"""The case of each family that is compared with transformers as it is installed, that the slow
+reference runs in several ways, and that files of every codec are written of."""
 
 NOT_IN_GGUF = tuple(
     name

@@ -17,6 +17,7 @@ from tests.models.cases import (
     BROKEN_RULES,
     BROKEN_TENSORS,
     CASES,
+    FIRST_OF_FAMILY,
     GREEDY_STEPS,
     PROMPT_TOKENS,
     Session,
@@ -34,10 +35,6 @@ TOLERANCE = 1e-5
 
 GAP_OVER_ERROR = 100
 """Greedy tokens mean something only where the runner-up is much further off than the error."""
-
-FIRST_OF_FAMILY = {case.family: name for name, case in reversed(CASES.items())}.values()
-"""The case of each family that is compared with transformers as it is installed, and that the slow
-reference runs in several ways."""
 
 Golden = dict[str, npt.NDArray[np.generic]]
 Ways = Callable[[Model, Ops, list[int], list[int]], dict[str, npt.NDArray[np.float32]]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from headrace.errors import CheckpointError
+from headrace.weights.gguf import _strings
 from headrace.weights.gguf.file import MAX_ARRAY_DEPTH, read_gguf
 from headrace.weights.gguf.values import StringArray
 
@@ -151,6 +153,33 @@ def test_string_arrays_behave_as_sequences(tmp_path: Path) -> None:
     with pytest.raises(IndexError):
         lazy[4]
     assert metadata["k"] is metadata["k"]
+
+
+def test_strings_are_cut_at_their_first_space(tmp_path: Path) -> None:
+    words = ["a b", "", "alone", " ", "ä b c", "▁ 😀"]
+    payload = struct.pack("<IQ", STRING, len(words)) + b"".join(map(text, words))
+    metadata = read_gguf(file_of(tmp_path / "m.gguf", [entry("k", ARRAY, payload)])).metadata
+    assert metadata.pairs("k") == [tuple(word.split(" ", 1)) for word in words]
+    payload = struct.pack("<IQ", STRING, 1) + text(b"a \xff")
+    damaged = read_gguf(file_of(tmp_path / "n.gguf", [entry("k", ARRAY, payload)])).metadata
+    with pytest.raises(CheckpointError, match="'k' holds a string that is not UTF-8"):
+        damaged.pairs("k")
+
+
+def test_strings_outside_of_the_data_are_refused() -> None:
+    data = memoryview(struct.pack("<Q", 2) + b"ab" + struct.pack("<Q", 1))
+    starts, ends = array("Q", [0, 0]), array("Q", [0, 0])
+    assert _strings.find(data, 0, starts, ends) == (1, 10)
+    assert (starts[0], ends[0]) == (8, 10)
+    assert _strings.find(data, len(data), starts, ends) == (0, len(data))
+    with pytest.raises(ValueError, match="at is 19, must be in the data"):
+        _strings.find(data, 19, starts, ends)
+    with pytest.raises(ValueError, match="ends: dimension 0 is 1, must be 2"):
+        _strings.find(data, 0, starts, ends[:1])
+    for start, end in ((0, 19), (2, 1), (19, 2**64 - 1)):
+        for read in (_strings.decode, _strings.pairs):
+            with pytest.raises(ValueError, match="string 0 does not lie in the data"):
+                read(data, array("Q", [start]), array("Q", [end]))
 
 
 def test_a_large_vocabulary(tmp_path: Path) -> None:

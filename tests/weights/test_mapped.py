@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from headrace.weights.files.mapped import map_file, release
+from headrace.weights.files.mapped import file_of, map_file, release
 
 
 def _resident_kib() -> int:
@@ -33,3 +36,21 @@ def test_other_arrays_stay_as_they_are() -> None:
     array = np.arange(100, dtype=np.uint8)
     release(array[10:20])
     assert array[15] == 15
+
+
+def test_a_view_is_read_from_its_file_as_well_until_it_goes(tmp_path: Path) -> None:
+    np.arange(10_000, dtype=np.uint16).tofile(tmp_path / "file")
+    view = map_file(tmp_path / "file")[100:].reshape(-1, 100)[3:5]
+    found = file_of(view)
+    assert found is not None
+    descriptor, place = found
+    assert os.pread(descriptor, view.nbytes, place) == view.tobytes()
+    assert file_of(view[:, ::2]) is None
+    del view
+    gc.collect()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+def test_an_array_of_no_file_has_none() -> None:
+    assert file_of(np.zeros(10, np.uint8)) is None

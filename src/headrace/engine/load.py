@@ -7,15 +7,14 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
-from headrace.engine.drafts.load import DraftSetting, draft_beside, open_draft
 from headrace.engine.drafts.proposer import Proposer
-from headrace.engine.drafts.speculative_config import read_speculative_config
+from headrace.engine.drafts.speculative_config import SpeculativeConfig, read_speculative_config
 from headrace.engine.grammars.vocabulary import vocabulary_maker
 from headrace.engine.memory.device_memory import device_room, step_bytes
 from headrace.engine.memory.expert_memory import PlannedModel, WeightPlan
@@ -30,6 +29,9 @@ from headrace.weights.dtype import held_as
 from headrace.weights.open import open_checkpoint
 from headrace.weights.store.resolve import resolve_model
 from headrace.weights.tokenizer.data import TokenizerData
+
+if TYPE_CHECKING:
+    from headrace.engine.drafts.load import OpenedDraft
 
 Progress = Callable[[int, int], None]
 
@@ -74,7 +76,7 @@ def load_engine(
         choice = choose_backend(config.backend, config.device)
         config = replace(config, backend=choice.backend, device=choice.device)
         checkpoint = held_as(open_checkpoint(resolve_model(config.model)), config.dtype)
-        opened = open_draft(spec, checkpoint, config)
+        opened = _open_draft(spec, checkpoint, config)
         planned = [PlannedModel(checkpoint, config)]
         if opened is not None and opened.checkpoint is not None:
             planned.append(PlannedModel(opened.checkpoint, config))
@@ -122,6 +124,8 @@ def load_engine(
         plan = plan_kv_cache(model, config, reserved_bytes=reserved, device=memory)
         draft = None
         if loaded is not None:
+            from headrace.engine.drafts.load import DraftSetting, draft_beside
+
             setting = DraftSetting(ops, config, num_tokens, clock)
             draft, plan = draft_beside(model, loaded, plan, setting, reserved_bytes=reserved)
         core = EngineCore(
@@ -141,6 +145,17 @@ def load_engine(
         core.warm_up()
     core.phases_s = phases.seconds
     return LoadedEngine(core, checkpoint)
+
+
+def _open_draft(
+    spec: SpeculativeConfig, target: Checkpoint, config: EngineConfig
+) -> OpenedDraft | None:
+    """As `open_draft`, which is imported, with every kind of head, where there is one to open."""
+    if spec.model is None and not spec.has_own_mtp:
+        return None
+    from headrace.engine.drafts.load import open_draft
+
+    return open_draft(spec, target, config)
 
 
 def _note_placement(weights: WeightPlan, config: EngineConfig) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace.errors import CheckpointError, shown
+from headrace.weights.gguf.values import Metadata
 from headrace.weights.tokenizer.data import SPECIAL_KINDS, TokenKind
 from headrace.weights.tokenizer.piece_cuts import MAX_PIECE_CHARS
 
@@ -34,6 +35,14 @@ def strings(gguf: Mapping[str, Any], key: str) -> list[str]:
             "the model again, or use a folder with tokenizer.json."
         )
     return values if isinstance(values, list) else [str(value) for value in values]
+
+
+def merges_of(gguf: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """The pieces that each merge joins: two, or one where an entry has no space. Raises
+    CheckpointError where there are no merges."""
+    if isinstance(gguf, Metadata) and "merges" in gguf:
+        return gguf.pairs("merges")
+    return [tuple(merge.split(" ", 1)) for merge in strings(gguf, "merges")]
 
 
 def token_id_of(gguf: Mapping[str, Any], key: str, count: int) -> int | None:
@@ -77,18 +86,19 @@ def kinds_of(
     return kinds
 
 
-def check_tokens(tokens: Sequence[str], kinds: Sequence[int]) -> None:
+def check_tokens(tokens: Sequence[str], kinds: Sequence[int], ids: Mapping[str, int]) -> None:
     """Raise CheckpointError where no text can be made of the tokens, two of them are equal, or one
     that is looked for in texts is too long for that.
 
-    Empty tokens stand for nothing, as in llama.cpp; several published files have some.
+    ids: of the tokens, the last of equal ones. Empty tokens stand for nothing, as in llama.cpp;
+    several published files have some.
     """
     if not any(token and kind in _PLAIN_KINDS for token, kind in zip(tokens, kinds, strict=True)):
         raise CheckpointError(
             f"tokenizer.ggml.tokens: none of the {len(tokens)} tokens is one that text can be made "
             f"of (not empty, and normal, user-defined or a byte); {_FETCH}"
         )
-    if len(set(tokens)) < len(tokens):
+    if len(ids) < len(tokens):
         _refuse_equal(tokens)
     if max(map(len, tokens)) <= MAX_PIECE_CHARS:
         return

@@ -21,6 +21,7 @@ from headrace.text.gguf_tokens import (
     LITERAL_KINDS,
     check_tokens,
     kinds_of,
+    merges_of,
     scores_of,
     strings,
     token_id_of,
@@ -51,6 +52,8 @@ _OTHER_MODELS = {
     "hybriddna": "of DNA models",
     "whitespace": "words between spaces",
 }
+# As a number: most tokens are, and to ask an enumeration 150,000 times takes longer.
+_NORMAL = int(TokenKind.NORMAL)
 _PRE_REMEDY = "--tokenizer-pre NAME or LLM(..., tokenizer_pre=NAME)"
 
 
@@ -77,19 +80,20 @@ def vocabulary_from_gguf(
     ids = {role: token_id_of(gguf, key, len(tokens)) for role, key in _ROLES.items()}
     ends = eos_token_ids or end_ids(gguf, len(tokens))
     kinds = kinds_of(gguf, len(tokens), control=(*ends, ids["bos_token"]), unknown=ids["unk_token"])
-    check_tokens(tokens, kinds)
+    vocab = dict(zip(tokens, range(len(tokens)), strict=True))
+    check_tokens(tokens, kinds, vocab)
 
     if model == "gpt2":
         rule = _rule(gguf, pre)
-        backend = _byte_level_backend(tokens, strings(gguf, "merges"), rule)
+        backend = _byte_level_backend(vocab, merges_of(gguf), rule)
         spaced, add_bos = False, rule.add_bos
     elif model == "gemma4":
         spaced, add_bos = False, True
-        backend = _text_backend(tokens, strings(gguf, "merges"), ids["unk_token"])
+        backend = _text_backend(tokens, vocab, merges_of(gguf), ids["unk_token"])
         kinds = _with_line_breaks(tokens, kinds)
     else:
         spaced, add_bos = bool(gguf.get("add_space_prefix", True)), True
-        backend = _sentencepiece_backend(gguf, tokens, kinds, ids["unk_token"], spaced)
+        backend = _sentencepiece_backend(gguf, tokens, vocab, kinds, ids["unk_token"], spaced)
     literal, special = _add_tokens(backend, tokens, kinds, _flags(data, str(model), tokens))
 
     add_bos = bool(gguf.get("add_bos_token", add_bos))
@@ -131,10 +135,12 @@ def _rule(gguf: Mapping[str, Any], pre: str | None) -> PreTokenizer:
     return rule
 
 
-def _byte_level_backend(tokens: list[str], merges: list[str], rule: PreTokenizer) -> Backend:
+def _byte_level_backend(
+    vocab: dict[str, int], merges: list[tuple[str, ...]], rule: PreTokenizer
+) -> Backend:
     from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 
-    backend = Tokenizer(_bpe(tokens, merges, ignore_merges=rule.ignore_merges))
+    backend = Tokenizer(_bpe(vocab, merges, ignore_merges=rule.ignore_merges))
     if rule.nfc:
         backend.normalizer = normalizers.NFC()
     splits = [pre_tokenizers.Split(Regex(regex), "isolated") for regex in rule.patterns]
@@ -143,12 +149,17 @@ def _byte_level_backend(tokens: list[str], merges: list[str], rule: PreTokenizer
     return backend
 
 
-def _text_backend(tokens: list[str], merges: list[str], unknown: int | None) -> Backend:
+def _text_backend(
+    tokens: list[str],
+    vocab: dict[str, int],
+    merges: list[tuple[str, ...]],
+    unknown: int | None,
+) -> Backend:
     """BPE over whole lines of text with marks for spaces; what has no token is spelled in bytes."""
     from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 
     unk_token = None if unknown is None else tokens[unknown]
-    model = _bpe(tokens, merges, byte_fallback=True, fuse_unk=True, unk_token=unk_token)
+    model = _bpe(vocab, merges, byte_fallback=True, fuse_unk=True, unk_token=unk_token)
     backend = Tokenizer(model)
     backend.normalizer = normalizers.Replace(" ", SPACE_MARK)
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[^\n]+|\n+"), "isolated")
@@ -166,11 +177,10 @@ def _with_line_breaks(tokens: list[str], kinds: list[int]) -> list[int]:
     ]
 
 
-def _bpe(tokens: list[str], merges: list[str], **options: Any) -> BPE:
+def _bpe(vocab: dict[str, int], merges: list[tuple[str, ...]], **options: Any) -> BPE:
     from tokenizers import models
 
-    vocab = dict(zip(tokens, range(len(tokens)), strict=True))
-    pairs = [cast(tuple[str, str], tuple(merge.split(" ", 1))) for merge in merges]
+    pairs = cast(list[tuple[str, str]], merges)
     try:
         return models.BPE(vocab=vocab, merges=pairs, **options)
     except Exception as error:  # the library raises nothing narrower
@@ -199,6 +209,7 @@ def _usable_pairs(
 def _sentencepiece_backend(
     gguf: Mapping[str, Any],
     tokens: list[str],
+    vocab: dict[str, int],
     kinds: list[int],
     unknown: int | None,
     spaced: bool,
@@ -208,7 +219,7 @@ def _sentencepiece_backend(
     scores = scores_of(gguf, tokens, kinds)
     backend = Tokenizer(
         models.BPE(
-            vocab=dict(zip(tokens, range(len(tokens)), strict=True)),
+            vocab=vocab,
             merges=derive_merges(tokens, scores, kinds),
             byte_fallback=True,
             fuse_unk=True,
@@ -271,7 +282,9 @@ def _add_tokens(
     """Register control and user-defined tokens; give their text by id, and the special ids."""
     from tokenizers import AddedToken
 
-    literal = {i: tokens[i] for i, kind in enumerate(kinds) if kind in LITERAL_KINDS}
+    literal = {
+        i: tokens[i] for i, kind in enumerate(kinds) if kind != _NORMAL and kind in LITERAL_KINDS
+    }
     special = frozenset(i for i in literal if kinds[i] in SPECIAL_KINDS)
     backend.add_tokens(
         [

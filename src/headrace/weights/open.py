@@ -1,4 +1,8 @@
-"""Opening a checkpoint from a path, whatever container it is in."""
+"""Opening a checkpoint from a path, whatever container it is in.
+
+What reads folders, and the ways in which they are quantised, is imported for them alone: some 30
+modules, and most starts are of a GGUF file.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,6 @@ from headrace.weights.files.small_file import is_named
 from headrace.weights.files.user_path import user_path
 from headrace.weights.gguf.checkpoint import open_gguf
 from headrace.weights.gguf.file import MAGIC
-from headrace.weights.hugging_face.folder import NOT_READ, PICKLE_ENDS, open_hf_folder
 from headrace.weights.store.gguf_group import gguf_groups
 
 
@@ -42,6 +45,8 @@ def _open(path: Path) -> Checkpoint:
     files = sorted(path.glob("*.gguf"))
     # Repositories of GGUF files often keep the original's config.json beside them.
     if is_named(path / "config.json") and (any(path.glob("*.safetensors")) or not files):
+        from headrace.weights.hugging_face.folder import open_hf_folder
+
         return open_hf_folder(path)
     groups = gguf_groups(file.name for file in files)
     if len(groups) == 1:
@@ -57,10 +62,14 @@ def _open(path: Path) -> Checkpoint:
 def _open_file(path: Path) -> Checkpoint:
     with path.open("rb") as file:
         start = file.read(len(MAGIC))
-    if start != MAGIC and path.suffix == ".safetensors":
+    if start == MAGIC:
+        return open_gguf(path)
+    from headrace.weights.hugging_face.folder import NOT_READ, PICKLE_ENDS
+
+    if path.suffix == ".safetensors":
         raise CheckpointError(
             f"{path}: weights alone; name the folder, which must hold config.json as well"
         )
-    if start != MAGIC and path.suffix in PICKLE_ENDS:
+    if path.suffix in PICKLE_ENDS:
         raise CheckpointError(f"{path} {NOT_READ}, in a folder with config.json")
     return open_gguf(path)

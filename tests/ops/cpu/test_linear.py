@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from headrace.ops.cpu import CpuOps
 from headrace.ops.interface import Norm
 from headrace.ops.reference import ReferenceOps
 from headrace.weights.codecs import get_codec
+from headrace.weights.files.mapped import map_file
 from headrace.weights.tensors.tensor import Tensor
 from tests.ops.cpu import twin
 from tests.ops.cpu.cases import (
@@ -273,3 +276,21 @@ def test_no_rows_give_no_rows() -> None:
     ops = CpuOps(threads=2)
     weight = ops.linear_weight([matrix(1, 40, 64, "Q8_0")])
     assert ops.linear(np.empty((0, 64), np.float32), weight).shape == (0, 40)
+
+
+@pytest.mark.parametrize("codec", ["F32", "Q8_0", "Q4_K"])
+def test_rows_of_a_file_are_packed_as_those_of_memory(codec: str, tmp_path: Path) -> None:
+    width = whole_blocks(codec, 160)
+    parts = [matrix(out, out, width, codec) for out in (33, 16, 40)]
+    (tmp_path / "file").write_bytes(b"before" + b"".join(part.data.tobytes() for part in parts))
+    at, mapped = 6, []
+    for part in parts:
+        rows = map_file(tmp_path / "file")[at : at + part.nbytes].reshape(part.data.shape)
+        mapped.append(replace(part, data=rows))
+        at += part.nbytes
+    order = np.arange(40, dtype=np.int32)[::-1]
+    parts[2], mapped[2] = parts[2].select_rows(order), mapped[2].select_rows(order)
+    ops = CpuOps("auto", threads=2)
+    x = normal(1, 3, width)
+    of_memory, of_file = (ops.linear(x, ops.linear_weight(each)) for each in (parts, mapped))
+    assert np.array_equal(of_memory, of_file)

@@ -18,7 +18,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta
@@ -30,7 +30,9 @@ from headrace.engine.drafts.passes.draft_chain import DraftChain
 from headrace.engine.drafts.source import DraftSource
 from headrace.engine.drafts.speculation import Speculation
 from headrace.errors import ConfigError, shown
-from headrace.weights.hugging_face.head_folder import HeadKind, head_kind
+
+if TYPE_CHECKING:
+    from headrace.weights.hugging_face.head_folder import HeadKind
 
 MOST_DRAFTS = 16
 """Of a row, where the setting names no number: products of up to 17 rows cost little more than one
@@ -175,14 +177,16 @@ def head_kind_of(config: SpeculativeConfig, path: Path) -> HeadKind | None:
 
     Raises ConfigError where they say different things.
     """
+    from headrace.weights.hugging_face.head_folder import HEAD_KINDS, head_kind
+
     kind = head_kind(path)
     if kind is not None and config.sources not in ("auto", kind) and config.method is not None:
         raise ConfigError(
             f"{_FLAG}: {path} is a head for method {kind}, and method is {config.method}; use "
             f"{kind}, or omit it"
         )
-    if kind is None and config.method in get_args(HeadKind):
-        return cast(HeadKind, config.method)
+    if kind is None and config.method in HEAD_KINDS:
+        return cast("HeadKind", config.method)
     return kind
 
 

@@ -29,7 +29,17 @@ class MatrixRows:
 class Rows(MatrixRows):
     """Stored rows of a codec, named as in GGUF ("F32", "Q8_0", "Q4_K"); keeps the arrays alive."""
 
-    def __init__(self, codec: str, width: int, data: U8, row_order: I32 | None) -> None: ...
+    def __init__(
+        self,
+        codec: str,
+        width: int,
+        data: U8,
+        row_order: I32 | None,
+        file: int = -1,
+        place: int = 0,
+    ) -> None:
+        """file: a descriptor, open as long as `data` is there, of the file in which it lies from
+        byte `place` on: what is packed is read from there; -1 without one."""
 
 class TurnedRows(MatrixRows):
     """A matrix of plain values stored turned: strided views [rows, columns, bytes of a value]."""

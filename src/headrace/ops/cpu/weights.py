@@ -29,6 +29,7 @@ from headrace.ops.shared import (
     head_shape,
     stacked_bias,
 )
+from headrace.weights.files.mapped import file_of
 from headrace.weights.tensors.pieces import SplitTensor, TurnedTensor
 from headrace.weights.tensors.scaled_tensor import ScaledTensor
 from headrace.weights.tensors.tensor import Tensor
@@ -151,7 +152,10 @@ def _rows(tensor: Tensor, *, ordered: bool = False) -> _native.Rows:
         raise ValueError(f"{tensor.name}: shape {tensor.shape} is not that of a matrix")
     if not ordered:
         check_in_order(tensor)
-    return _native.Rows(tensor.codec.name, tensor.shape[1], tensor.data, tensor.row_order)
+    file, place = file_of(tensor.data) or (-1, 0)
+    return _native.Rows(
+        tensor.codec.name, tensor.shape[1], tensor.data, tensor.row_order, file, place
+    )
 
 
 def _matrix_rows(

@@ -10,12 +10,24 @@ Sources: OCP 8-bit Floating Point Specification 1.0 (E4M3), the safetensors form
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 
 from headrace.weights.codecs.codec import Blocks, Codec, Floats
 
-VALUES = np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float32)
+
+def _values() -> Floats:
+    """The number of every code."""
+    code = np.arange(256)
+    exponent, mantissa = code >> 3 & 15, code & 7
+    # A normal number has a leading one; a subnormal one has none, and the exponent 1.
+    units = np.where(exponent > 0, 8 + mantissa, mantissa).astype(np.float32)
+    values: Floats = np.ldexp(units, np.maximum(exponent, 1) - 10)
+    values[code & 127 == 127] = np.nan
+    values[128:] = -values[128:]
+    return values
+
+
+VALUES = _values()
 
 
 def _decode(blocks: Blocks, out: Floats) -> None:

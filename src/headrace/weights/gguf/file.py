@@ -23,6 +23,7 @@ import numpy.typing as npt
 from headrace.errors import CheckpointError, shown
 from headrace.weights.codecs import codec_of_gguf_type
 from headrace.weights.files.mapped import map_file
+from headrace.weights.gguf import _strings
 from headrace.weights.gguf.values import (
     NUMBER_DTYPES,
     Metadata,
@@ -239,32 +240,15 @@ def _read_strings(cursor: _Cursor, key: str, count: int) -> StringArray:
     cursor.strings_left -= count
     if cursor.strings_left < 0:
         raise cursor.error(f"metadata {shown(key)}: more than {MAX_STRINGS} strings in arrays")
-    view, at, unpack = cursor.view, cursor.at, _U64.unpack_from
-    starts = array("Q")
-    add = starts.append
-    try:
-        # The one hot loop of opening a file. A length past the end makes the next unpack_from
-        # fail (or the check below), so no step needs a check of its own.
-        for _ in range(count):
-            (n_bytes,) = unpack(view, at)
-            at += 8
-            add(at)
-            at += n_bytes
-    except (struct.error, OverflowError):
-        at = cursor.size + 1
-    if at > cursor.size:
-        entry = max(0, len(starts) - 1)
+    starts, ends = array("Q", [0]) * count, array("Q", [0]) * count
+    found, at = _strings.find(cursor.view, cursor.at, starts, ends)
+    if found < count:
         raise cursor.error(
-            f"string {entry} of {count} in metadata {shown(key)} runs past the end of the file "
+            f"string {found} of {count} in metadata {shown(key)} runs past the end of the file "
             f"({cursor.size} bytes): it is damaged or was cut short; fetch it again"
         )
     cursor.at = at
-    ends = array("Q")
-    if count:
-        # Each string ends where the next one's length begins.
-        ends.frombytes((np.frombuffer(starts, np.uint64)[1:] - np.uint64(8)).tobytes())
-        ends.append(at)
-    return StringArray(cursor.path, key, view, starts, ends)
+    return StringArray(cursor.path, key, cursor.view, starts, ends)
 
 
 def _alignment_of(path: Path, metadata: Metadata) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ from headrace.weights.tokenizer.data import TokenizerData
 _OFFSETS = "d2t"
 HeadKind = Literal["eagle3", "dflash", "medusa", "mtp"]
 """As the method of `--speculative-config`."""
+HEAD_KINDS: frozenset[str] = frozenset(get_args(HeadKind))
 _MARKS: Mapping[HeadKind, tuple[str, ...]] = {
     "eagle3": ("Eagle3", "Eagle3Speculator"),
     "dflash": ("DFlashDraftModel", "DFlashSpeculator"),
