@@ -59,7 +59,7 @@ void Backend::linear(const PackedMatrix& weight, const float* x, int64_t rows,
   const LinearArgs args{weight, operand(weight, x, rows, norm, product.half_operand), y,
                         weight.out, residual, scale};
   const int64_t panels = (weight.out + kLanes - 1) / kLanes;
-  const int64_t unit = many_rows ? 2 : 1, units = (panels + unit - 1) / unit;
+  const int64_t unit = rows > 1 ? 2 : 1, units = (panels + unit - 1) / unit;
   const int64_t work = weight.panel_bytes * panels * std::max<int64_t>(1, rows / 8);
   const int64_t wanted = pieces(work);
   // Rows are cut where there are too many for one pass, or too few panels for the threads.
