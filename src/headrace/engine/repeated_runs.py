@@ -43,7 +43,7 @@ class RepeatedRuns:
         self._run = run
         # What an asynchronous backend is given of a batch it has yet to fill in.
         self.repeats = repeats and ops.recording == "shapes" and not ops.is_asynchronous
-        """Whether runs may be repeated; a profile of operations has every one computed anew."""
+        """Whether runs may be repeated; a profile of operations has every one computed."""
         self.was_recorded = False
         """Whether the last run was, so that it took longer than others of its shapes."""
         self._known: dict[Shapes, RunRecording] = {}
