@@ -104,7 +104,8 @@ def compiled_once() -> Iterator[dict[str, str]]:
     """An environment whose processes keep the bytecode of what they import, as those of an
     installation do.
     """
-    with tempfile.TemporaryDirectory() as bytecode:
+    # A server that was ended may write one more.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as bytecode:
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": bytecode}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         yield environment
