@@ -30,7 +30,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,6 +97,16 @@ def touch(num_bytes: int) -> None:
     code += "mmap.MAP_ANONYMOUS); m.madvise(mmap.MADV_HUGEPAGE); "
     code += f"m[:: mmap.PAGESIZE] = bytes({pages})"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@contextmanager
+def with_bytecode() -> Iterator[Mapping[str, str]]:
+    """The environment of servers that find the bytecode of their modules, as the first one of them
+    leaves it, in a folder that goes with the block."""
+    with tempfile.TemporaryDirectory() as bytecode:
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": bytecode}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        yield environment
 
 
 def measure(
@@ -179,9 +189,7 @@ def main() -> None:
     if options.peer:
         commands["peer"] = shlex.split(options.peer)
     runs: dict[str, list[Run]] = {name: [] for name in commands}
-    with tempfile.TemporaryDirectory() as bytecode:
-        environment = {**os.environ, "PYTHONPYCACHEPREFIX": bytecode}
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    with with_bytecode() as environment:
         measure(commands["headrace"], environment, phases=False, memory=False)
         for number in range(options.runs + 1):
             for name, command in commands.items():
