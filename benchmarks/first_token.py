@@ -100,10 +100,9 @@ def touch(num_bytes: int) -> None:
 
 
 @contextmanager
-def compiled_once() -> Iterator[dict[str, str]]:
-    """An environment whose processes keep the bytecode of what they import, as those of an
-    installation do.
-    """
+def with_bytecode() -> Iterator[Mapping[str, str]]:
+    """The environment of servers that find the bytecode of their modules, as the first one of them
+    leaves it, in a folder that goes with the block."""
     # A server that was ended may write one more.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as bytecode:
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": bytecode}
@@ -191,7 +190,7 @@ def main() -> None:
     if options.peer:
         commands["peer"] = shlex.split(options.peer)
     runs: dict[str, list[Run]] = {name: [] for name in commands}
-    with compiled_once() as environment:
+    with with_bytecode() as environment:
         measure(commands["headrace"], environment, phases=False, memory=False)
         for number in range(options.runs + 1):
             for name, command in commands.items():

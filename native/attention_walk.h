@@ -123,6 +123,8 @@ static void walk(const AttentionArgs& a, const AttentionItem& item, const RowSta
   next.v_decoded = many && narrow(kv.v_codec);
   const bool stream = w.rows <= kStreamRows && !next.k_decoded;
   const int64_t known = w.known;
+  // Whether the next walk is of this request, too: behind spans that several share.
+  const bool goes_on = item.sums == nullptr && w.to < known;
   find_groups(a, w.request, item.head, first / kSpan * kSpan, first, known, &next);
   int64_t seeing = 0;  // the first token that the span's start does not lie behind
   for (int64_t start = first / kSpan * kSpan; start < w.to; start += kSpan) {
@@ -130,7 +132,7 @@ static void walk(const AttentionArgs& a, const AttentionItem& item, const RowSta
       end_part(a, s, w.row, w.rows, start);
     }
     span = next;
-    if (start + kSpan < w.to) {
+    if (start + kSpan < w.to || goes_on) {
       find_groups(a, w.request, item.head, start + kSpan, first, known, &next);
     } else if (stream && s.after != nullptr) {
       for (int64_t g = 0; g < kGroups; ++g) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "levels.h"
+#include "product_cut.h"
 #include "session.h"
 
 namespace headrace {
@@ -58,24 +59,10 @@ void Backend::linear(const PackedMatrix& weight, const float* x, int64_t rows,
   reserve_scratch(product.scratch_bytes);
   const LinearArgs args{weight, operand(weight, x, rows, norm, product.half_operand), y,
                         weight.out, residual, scale};
-  const int64_t panels = (weight.out + kLanes - 1) / kLanes;
-  const int64_t unit = rows > 1 ? 2 : 1, units = (panels + unit - 1) / unit;
-  const int64_t work = weight.panel_bytes * panels * std::max<int64_t>(1, rows / 8);
-  const int64_t wanted = pieces(work);
-  // Rows are cut where there are too many for one pass, or too few panels for the threads.
-  int64_t passes = (rows + kRowsPerPass - 1) / kRowsPerPass;
-  if (units * passes < wanted) {
-    passes = std::min(rows / kManyRows, (wanted + units - 1) / units);
-    passes = std::max<int64_t>(passes, 1);
-  }
-  const int64_t per_pass = std::max<int64_t>(1, std::min(units, wanted / passes));
-  pool_.for_runs(passes * per_pass, [&](int64_t item, int64_t end, int thread) {
-    const int64_t pass = item / per_pass, piece = item % per_pass;
-    const auto panel = [&](int64_t piece) {
-      return std::min(panels, units * std::min(piece, per_pass) / per_pass * unit);
-    };
-    product.linear(args, {panel(piece), panel(piece + 1), panel(end - pass * per_pass)},
-                   rows * pass / passes, rows * (pass + 1) / passes, scratch(thread));
+  const ProductCut cut(weight.out, rows, pieces(work_of(weight, rows)));
+  pool_.for_runs(cut.count(), [&](int64_t piece, int64_t end, int thread) {
+    product.linear(args, cut.panels(piece, end), cut.row_begin(piece), cut.row_end(piece),
+                   scratch(thread));
   });
 }
 

@@ -119,7 +119,7 @@ class Backend {
   };
   struct ExpertItem {
     int32_t expert;
-    int64_t panel_begin, panel_end;
+    PanelRange panels;
     int64_t row_begin, row_end;
   };
   // Runs that an item of attention takes: `count` of them, and from where on they share what they read.

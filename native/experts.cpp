@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "backend.h"
+#include "product_cut.h"
 #include "session.h"
 
 namespace headrace {
@@ -152,49 +153,38 @@ void Backend::multiply(const ExpertMatrices& weight, const OperandPair& x, float
 // The same for the experts in active_, all of them packed.
 void Backend::multiply_experts(const ExpertMatrices& weight, const OperandPair& x, float* y) {
   const PackedMatrix matrix = weight.shape();
-  const int64_t panels = (matrix.out + kLanes - 1) / kLanes;
   const int64_t many_from = kernels_.many_from(matrix.codec);
   const auto rows_of = [&](int32_t e) {
     return first_pair_[static_cast<size_t>(e) + 1] - first_pair_[static_cast<size_t>(e)];
   };
-  const auto work_of = [&](int32_t e) {
-    return matrix.panel_bytes * panels * std::max<int64_t>(1, rows_of(e) / 8);
-  };
   int64_t work = 0;
-  for (const int32_t e : active_) work += work_of(e);
+  for (const int32_t e : active_) work += work_of(matrix, rows_of(e));
   const int64_t wanted = std::min(work / kStreamBytes + 1, pool_.size() * kItemsPerThread);
   expert_items_.clear();
   for (const int32_t e : active_) {
     const int64_t rows = rows_of(e), first = first_pair_[static_cast<size_t>(e)];
-    const int64_t unit = rows < many_from ? 1 : 2, units = (panels + unit - 1) / unit;
-    const int64_t share = std::max<int64_t>(1, wanted * work_of(e) / std::max<int64_t>(1, work));
-    int64_t passes = (rows + kRowsPerPass - 1) / kRowsPerPass;
-    if (units * passes < share) {
-      passes = std::max<int64_t>(1, std::min(rows / kManyRows, (share + units - 1) / units));
-    }
-    const int64_t per_pass = std::max<int64_t>(1, std::min(units, share / passes));
-    for (int64_t pass = 0; pass < passes; ++pass) {
-      for (int64_t piece = 0; piece < per_pass; ++piece) {
-        expert_items_.push_back({e, units * piece / per_pass * unit,
-                                 std::min(panels, units * (piece + 1) / per_pass * unit),
-                                 first + rows * pass / passes, first + rows * (pass + 1) / passes});
-      }
+    const int64_t share = wanted * work_of(matrix, rows) / std::max<int64_t>(1, work);
+    const ProductCut cut(matrix.out, rows, std::max<int64_t>(1, share));
+    for (int64_t piece = 0; piece < cut.count(); ++piece) {
+      expert_items_.push_back({e, cut.panels(piece, piece + 1), first + cut.row_begin(piece),
+                               first + cut.row_end(piece)});
     }
   }
   const Product &few = kernels_.product(matrix.codec, false),
                 &many = kernels_.product(matrix.codec, true);
   reserve_scratch(std::max(few.scratch_bytes, many.scratch_bytes));
   const auto item_at = [&](int64_t i) { return expert_items_[static_cast<size_t>(i)]; };
-  pool_.for_runs(static_cast<int64_t>(expert_items_.size()), [&](int64_t i, int64_t end, int thread) {
-    const ExpertItem item = item_at(i);
+  const auto count = static_cast<int64_t>(expert_items_.size());
+  pool_.for_runs(count, [&](int64_t i, int64_t end, int thread) {
+    ExpertItem item = item_at(i);
     // Of the same matrix and rows, what goes on where this one ends.
-    int64_t reach = item.panel_end;
-    for (++i; i < end && item_at(i).panel_begin == reach; ++i) reach = item_at(i).panel_end;
+    int64_t& reach = item.panels.reach;
+    for (++i; i < end && item_at(i).panels.begin == reach; ++i) reach = item_at(i).panels.end;
     const bool many_rows = rows_of(item.expert) >= many_from;
     const LinearArgs args{weight.view(item.expert), many_rows ? x.many : x.few, y, matrix.out,
                           nullptr, 1.0f};
-    (many_rows ? many : few).linear(args, {item.panel_begin, item.panel_end, reach}, item.row_begin,
-                                    item.row_end, scratch(thread));
+    (many_rows ? many : few).linear(args, item.panels, item.row_begin, item.row_end,
+                                    scratch(thread));
   });
 }
 

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "backend.h"
+#include "product_cut.h"
 #include "session.h"
 
 namespace headrace {
@@ -71,26 +72,17 @@ void Backend::multiply_heads(const HeadsArgs& a, int64_t begin, int64_t end) {
     });
   }
 
-  const int64_t panels = (matrix.out + kLanes - 1) / kLanes;
-  const int64_t unit = many_rows ? 2 : 1, units = (panels + unit - 1) / unit;
-  const int64_t work = matrix.panel_bytes * panels * std::max<int64_t>(1, rows / 8);
-  const int64_t wanted = std::max<int64_t>(1, (pieces(heads * work) + heads - 1) / heads);
-  int64_t passes = (rows + kRowsPerPass - 1) / kRowsPerPass;
-  if (units * passes < wanted) {
-    passes = std::max<int64_t>(1, std::min(rows / kManyRows, (wanted + units - 1) / units));
-  }
-  const int64_t per_pass = std::max<int64_t>(1, std::min(units, wanted / passes));
-  const int64_t of_head = passes * per_pass;
-  pool_.for_each(heads * of_head, [&](int64_t item, int thread) {
-    const int64_t head = item / of_head, pass = item % of_head / per_pass,
-                  piece = item % per_pass;
+  const int64_t wanted = (pieces(heads * work_of(matrix, rows)) + heads - 1) / heads;
+  const ProductCut cut(matrix.out, rows, wanted);
+  const int64_t of_head = cut.count();
+  pool_.for_runs(heads * of_head, [&](int64_t item, int64_t end, int thread) {
+    const int64_t head = item / of_head, piece = item % of_head;
     Operand operand = as_they_are ? operand_of(matrix, x + head * from)
                                   : from_row(all, matrix, head * rows);
     if (as_they_are) operand.stride = x_stride;
     const LinearArgs args{a.weight.view(head), operand, y + head * to, y_stride, nullptr, 1.0f};
-    const int64_t last = std::min(panels, units * (piece + 1) / per_pass * unit);
-    product.linear(args, {units * piece / per_pass * unit, last, last}, rows * pass / passes,
-                   rows * (pass + 1) / passes, scratch(thread));
+    product.linear(args, cut.panels(piece, end - head * of_head), cut.row_begin(piece),
+                   cut.row_end(piece), scratch(thread));
   });
 }
 

@@ -12,10 +12,6 @@
 
 namespace headrace {
 
-// Rows of a product that one item takes at most: beyond this they gain nothing from weights that
-// are in the cache already, and push them out of it.
-constexpr int64_t kRowsPerPass = 512;
-
 // One call's use of the pool, denormals flushed.
 struct Session {
   explicit Session(ThreadPool& pool) : lock(pool.acquire()) {}

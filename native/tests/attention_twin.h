@@ -73,7 +73,8 @@ struct AttentionCase {
   }
 };
 
-// What tokens that attend give, [tokens][heads][values]; others have zeros. A row of `qkv` has heads of q, of K, of V.
+// What tokens that attend give, [tokens][heads][values]; others have zeros. A row of `qkv` has heads
+// of q, of K, of V.
 std::vector<float> attention_twin(const Kernels& kernels, const AttentionCase& c,
                                   const std::vector<float>& qkv, float scale);
 
