@@ -112,7 +112,13 @@ Buffer Slabs::take(int64_t bytes) {
   Buffer buffer;
   buffer.data_ = slab_.data_ + taken_;
   buffer.bytes_ = bytes;
-  buffer.mapping_ = slab_.mapping_;
+  // Nobody takes this part of the slab again: the pages that are all of this buffer's go with it.
+  buffer.mapping_ = {buffer.data_, [slab = slab_.mapping_, bytes](void* at) {
+    const uintptr_t start = reinterpret_cast<uintptr_t>(at);
+    const uintptr_t from = (start + kPage - 1) / kPage * kPage;
+    const uintptr_t to = (start + static_cast<uintptr_t>(bytes)) / kPage * kPage;
+    if (from < to) madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
+  }};
   taken_ = std::min(slab_.bytes(), taken_ + (bytes + kAlignment - 1) / kAlignment * kAlignment);
   return buffer;
 }

@@ -51,7 +51,7 @@ class Buffer {
 
 // Memory for many buffers that stay, one after another in mappings they share. A buffer alone ends in
 // small pages, up to 2 MiB of them: of a model of 633 MB 74 MB were, and to touch these took as long as
-// all the rest. A mapping goes with the last buffer in it.
+// all the rest. Whole pages of a buffer go with it, a mapping with the last buffer in it.
 class Slabs {
  public:
   // slab_bytes: of a mapping at least; 0 gives each buffer its own.

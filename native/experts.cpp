@@ -27,6 +27,7 @@ constexpr int64_t kItemsPerThread = 16;
 void copy_row(const PackedMatrix& weight, const Operand& from, int64_t i, const Operand& to,
               int64_t j) {
   const auto copy = [i, j](auto* target, const auto* source, int64_t count) {
+    if (count == 0) return;  // a kind without such values has no memory for them
     std::memcpy(target + j * count, source + i * count,
                 static_cast<size_t>(count) * sizeof(*target));
   };

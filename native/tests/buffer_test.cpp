@@ -82,12 +82,41 @@ void check_slabs(Checks& checks) {
   checks.that(wrong == 0, "none lies over another");
 }
 
+// Pages of [at, at + bytes), `at` the start of one, that are in memory.
+int64_t resident(const uint8_t* at, int64_t bytes) {
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  std::vector<unsigned char> there(static_cast<size_t>((bytes + page - 1) / page));
+  if (mincore(const_cast<uint8_t*>(at), static_cast<size_t>(bytes), there.data()) != 0) return -1;
+  int64_t count = 0;
+  for (const unsigned char each : there) count += each & 1;
+  return count;
+}
+
+// Of a buffer that goes, its neighbours' pages stay and its own do not.
+void check_memory_returns(Checks& checks) {
+  Slabs slabs(kBytes);
+  const Buffer before = slabs.take(100);
+  const uint8_t* page = nullptr;
+  {
+    const Buffer between = slabs.take(kBytes / 2);
+    page = between.data() - 128 + sysconf(_SC_PAGESIZE);
+    std::memset(between.data(), 1, static_cast<size_t>(between.bytes()));
+    checks.that(resident(page, kBytes / 4) > 0, "written pages are in memory");
+  }
+  const Buffer after = slabs.take(100);
+  std::memset(before.data(), 2, 100);
+  std::memset(after.data(), 3, 100);
+  checks.that(resident(page, kBytes / 4) == 0, "those of a buffer that went are not");
+  checks.that(before.data()[99] == 2 && after.data()[99] == 3, "its neighbours stay");
+}
+
 }  // namespace
 
 void buffer_suite(const Kernels&, Checks& checks) {
   check_choice(checks);
   check_interleave(checks);
   check_slabs(checks);
+  check_memory_returns(checks);
 }
 
 }  // namespace headrace::tests
