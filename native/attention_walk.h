@@ -47,7 +47,6 @@ HEADRACE_INLINE SpanGroups first_groups(const AttentionArgs& a, const AttentionI
 
 // Asks for a group that no product of this item meets, so that none asks for it on the way.
 HEADRACE_INLINE void ask_group(const KvLayer& kv, const SpanGroups& span, int64_t g) {
-  if (span.k[g] == nullptr) return;
   for (int64_t i = 0; i < kv.k_group_bytes; i += 64) prefetch_far(span.k[g] + i);
   if (kv.latent) return;
   for (int64_t i = 0; i < kv.v_group_bytes; i += 64) prefetch_far(span.v[g] + i);
@@ -136,6 +135,7 @@ static void walk(const AttentionArgs& a, const AttentionItem& item, const RowSta
       find_groups(a, w.request, item.head, start + kSpan, first, known, &next);
     } else if (stream && s.after != nullptr) {
       for (int64_t g = 0; g < kGroups; ++g) {
+        if (s.after->k[g] == nullptr) continue;  // behind the window's beginning
         next.k[g] = s.after->k[g];
         next.v[g] = s.after->v[g];
         if (start + g * kLanes >= known) ask_group(kv, *s.after, g);

@@ -195,7 +195,7 @@ def test_damaged_json_beside_the_weights(tmp_path: Path) -> None:
         pytest.param(gguf_fuzzer, 1200, id="gguf-longer", marks=pytest.mark.long),
         pytest.param(safetensors_fuzzer, 500, id="hf-longer", marks=pytest.mark.long),
         pytest.param(quantised_folders_fuzzer, 1500, id="quantised-longer", marks=pytest.mark.long),
-        pytest.param(tokenizer_json_fuzzer, 70, id="tokenizer-longer", marks=pytest.mark.long),
+        pytest.param(tokenizer_json_fuzzer, 200, id="tokenizer-longer", marks=pytest.mark.long),
     ],
 )
 def test_a_short_run_of_the_fuzzer_finds_nothing(fuzzer: ModuleType, iterations: int) -> None:
