@@ -45,7 +45,8 @@ MAX_TIMES = 2000
 class Limits:
     """bytes per second; operations per second, a multiply and an add being two.
 
-    bf16: that of f32 at levels that have no such multiply.
+    bf16: that of f32 at levels that have no such multiply; of tiles at `amx`, which
+    attention, by VDPBF16PS there, cannot reach.
     """
 
     read: float

@@ -108,7 +108,8 @@ class Profile(NamedTuple):
 
 
 def peaks(probe: CpuOps, codec: str) -> Peaks:
-    """Of this machine, now."""
+    """Of this machine, now. At `amx` that of attention is the rate of tiles for BF16, which its
+    VDPBF16PS cannot reach: a floor still, but a low one."""
     plain = probe.peak_rate("f32") or 1.0
     products = probe.peak_rate(PEAK_KINDS.get(codec, "int8")) or plain
     attention = probe.peak_rate("bf16") or plain

@@ -54,14 +54,14 @@ bool has_avx512() {
 bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 // Tiles for BF16 and bytes; the system saves their registers and lets this process use them, which
 // it has to be asked for once (Linux, Documentation/arch/x86/xstate.rst). Tried before it is taken:
-// these kernels have run on their software twin only.
+// its products have run on one kind of processor only (docs/kernels.md).
 bool has_amx() {
   constexpr unsigned kFeatures = 1u << 22 | 1u << 24 | 1u << 25;  // AMX-BF16, AMX-TILE, AMX-INT8
   constexpr unsigned kSaved = 3u << 17;                           // tile configuration and data
   constexpr int kRequestPermission = 0x1023, kTileData = 18;
   static const bool usable = [] {
     unsigned a, b, c, d, low, high;
-    if (!has_avx512() || __get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+    if (!has_avx512_bf16() || __get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
     if ((d & kFeatures) != kFeatures) return false;
     asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return (low & kSaved) == kSaved &&

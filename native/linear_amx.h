@@ -15,6 +15,7 @@
 
 namespace headrace {
 const Kernels& best_avx512_kernels();
+const Kernels& avx512_bf16_kernels();
 }  // namespace headrace
 
 namespace {
@@ -422,7 +423,8 @@ constexpr int64_t kBf16From = 5;
 constexpr int64_t kFloat8From = 7;
 constexpr int64_t kBytesFrom = 48;
 
-// The level avx512 with tile products for many rows of BF16, F8_E4M3 and quantised weights.
+// The level avx512 with tile products for many rows of BF16, F8_E4M3 and quantised weights, and with the
+// attention of avx512_bf16, whose instructions a processor with tiles for BF16 has too.
 template <class Tiles>
 struct AmxLevel {
   static constexpr Product kBf16 = {
@@ -448,6 +450,9 @@ struct AmxLevel {
     Kernels kernels = headrace::best_avx512_kernels();
     kernels.level = level;
     kernels.product = product;
+    const Kernels& by_pairs = headrace::avx512_bf16_kernels();
+    kernels.attention = by_pairs.attention;
+    kernels.attention_scratch_bytes = by_pairs.attention_scratch_bytes;
     kernels.many_from = many_from;
     kernels.probe_multiply = probe_multiply;
     kernels.probe_ops[static_cast<int>(Operands::bf16)] = kTileOpsBf16;

@@ -166,8 +166,8 @@ void join(const Kernels& kernels, PartSums& to, const PartSums& later) {
 void row_twin(const Kernels& kernels, const AttentionCase& c, const std::vector<float>& qkv,
               const StoredTokens& of, int64_t position, int64_t head, float scale, float* y) {
   const Rounding r = rounding_of(kernels);
-  const bool k_pairs = r.pairs && c.k_kind.codec != KvCodec::f32;
-  const bool v_pairs = r.pairs && c.value_kind().codec != KvCodec::f32;
+  const bool k_pairs = r.attention_pairs && c.k_kind.codec != KvCodec::f32;
+  const bool v_pairs = r.attention_pairs && c.value_kind().codec != KvCodec::f32;
   const bool scaled = v_pairs && c.value_kind().codec != KvCodec::bf16;
   const int64_t d = c.head_dim;
   std::vector<float> q;

@@ -21,11 +21,11 @@ namespace {
 std::vector<headrace::Level> levels_and_twins() {
   std::vector<headrace::Level> all = headrace::levels();
 #if defined(__x86_64__)
-  bool avx512 = false;
+  bool others = false;
   for (const auto& level : all) {
-    avx512 |= level.usable && std::strcmp(level.name, "avx512") == 0;
+    others |= level.usable && std::strcmp(level.name, "avx512_bf16") == 0;
   }
-  all.push_back({"amx_twin", headrace::amx_twin_kernels, avx512});
+  all.push_back({"amx_twin", headrace::amx_twin_kernels, others});
 #endif
   return all;
 }

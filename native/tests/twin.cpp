@@ -17,7 +17,8 @@ float Rounding::multiply_add(float a, float b, float c) const {
 
 Rounding rounding_of(const Kernels& kernels) {
   const std::string level = kernels.level;
-  return {level != "portable", level == "avx512_bf16"};
+  const bool bf16 = level == "avx512_bf16";
+  return {level != "portable", bf16, bf16 || level == "amx" || level == "amx_twin"};
 }
 
 float from_f16(uint16_t bits) {
@@ -400,7 +401,7 @@ std::vector<float> product_twin(const Kernels& kernels, const StoredMatrix& w,
                   : w.codec == Codec::nf4
                       ? scaled_product(r, values, w.scales.data() + i * (w.in / kNf4Run), kNf4Run,
                                        of.data(), w.in)
-                  : r.pairs && w.codec == Codec::bf16
+                  : r.weight_pairs && w.codec == Codec::bf16
                       ? pair_product(values, of.data(), w.in)
                       : float_product(r, values, of.data(), w.in);
       if (bias != nullptr) sum += bias[i];

@@ -1,7 +1,7 @@
 // The arithmetic of docs/kernels.md again, one number at a time: what every level is compared with.
 //
 // Written from that page and not from the kernels. `Rounding` says where levels may differ: whether
-// a product and a sum are one rounding.
+// a product and a sum are one rounding, and what goes by pairs.
 
 #pragma once
 
@@ -14,7 +14,8 @@ namespace headrace::tests {
 
 struct Rounding {
   bool fused;
-  bool pairs;  // products of BF16 by VDPBF16PS
+  bool weight_pairs;     // products of BF16 weights by VDPBF16PS
+  bool attention_pairs;  // q.K and p.V by VDPBF16PS, where K and V are not f32
   float multiply_add(float a, float b, float c) const;
 };
 Rounding rounding_of(const Kernels& kernels);

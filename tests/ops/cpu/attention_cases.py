@@ -72,13 +72,19 @@ def expected_ragged(shape: AttentionShape, block_size: int, codecs: Codecs) -> n
     return ragged(ReferenceOps(), shape, block_size, codecs)
 
 
+def goes_by_pairs(level: str) -> bool:
+    """Whether a level's attention multiplies pairs of bfloat16 (VDPBF16PS) where K and V are not
+    f32, in an arithmetic of its own."""
+    return level in ("amx", "avx512_bf16")
+
+
 def roundings(level: str, k: KVCodec, head_dim: int) -> float:
     """How often what a product of q and a key adds up is rounded, at most.
 
     In a tile of 32 each of two chains is 16 fused sums, joined by one; tiles and the row's sum
-    are one each. `avx512_bf16` has one chain of fused sums to each 128 of a key, but of f32.
+    are one each. By pairs there is one chain of fused sums to each 128 of a key, but of f32.
     """
-    if level == "avx512_bf16" and k != "f32":
+    if goes_by_pairs(level) and k != "f32":
         return min(head_dim, 128) + -(-head_dim // 128)
     return 33 + head_dim / 32
 
@@ -91,8 +97,8 @@ def bound(shape: AttentionShape, rows: np.ndarray, codecs: Codecs, level: str) -
     (in pairs one for each token of a span and one for each span, which is fewer).
     With bf16 V a p that lies near a tie may round the other way, by 2^-7 of itself. Values that
     were rotated are read larger, and turned back with the rounding of all: both by up to the root
-    of their number. A scale is one more rounding of each score and of each p. `avx512_bf16` rounds
-    q to 2^-9 of itself for keys of few bits too, which the reference does not, and p with such V.
+    of their number. A scale is one more rounding of each score and of each p. By pairs q is rounded
+    to 2^-9 of itself for keys of few bits too, which the reference does not, and p with such V.
     """
     d = shape.head_dim
     k, v = codecs[0], codecs[0 if shape.latent else 1]
@@ -101,7 +107,7 @@ def bound(shape: AttentionShape, rows: np.ndarray, codecs: Codecs, level: str) -
     longest = np.sqrt((heads.astype(np.float64) ** 2).sum(axis=2)).max()
     largest_v = np.abs(heads[:, shape.num_heads :] if shape.latent else rows[:, keys_end:]).max()
     score = roundings(level, k, d) * UNIT * longest * longest * shape.scale
-    pairs = level == "avx512_bf16"
+    pairs = goes_by_pairs(level)
     if pairs and KV_CODECS[k].value_bits < 16:
         score += 2.0**-9 * longest * longest * shape.scale
     if KV_CODECS[v].rotated and not shape.latent:

@@ -16,7 +16,7 @@ from headrace.ops.kv import KV_CODECS, AttentionShape, KVCacheSpec, KVCodec, Lay
 from headrace.ops.reference import ReferenceOps
 from headrace.ops.reference.arithmetic import F32
 from headrace.ops.reference.kv_codecs import encode, rotated
-from tests.ops.cpu.attention_cases import new_cache
+from tests.ops.cpu.attention_cases import goes_by_pairs, new_cache
 from tests.ops.cpu.cases import KV_CODECS as PAIRS
 from tests.ops.cpu.cases import LEVELS, Request, batch_of, named, normal
 
@@ -89,7 +89,7 @@ def test_what_is_stored_is_what_the_reference_stores_to_the_last_bit(level: str)
             with named(codec=v, shape=shape):
                 # A denormal is zero for one of them.
                 expected = np.where(np.abs(found[1]) < 2.0**-126, 0, found[1])
-                if level == "avx512_bf16" and KV_CODECS[v].scale_bytes > 0:
+                if goes_by_pairs(level) and KV_CODECS[v].scale_bytes > 0:
                     # The scale of a token is in p, which is a bfloat16 there; H rounds after it.
                     size = np.abs(expected)
                     limit = 2.0**-8 * size + 2.0**-20 * size.max(axis=1, keepdims=True)
@@ -130,8 +130,8 @@ def test_fp8_may_have_scales_of_a_layer(ops: Ops) -> None:
     assert read[0, 0] == 256 * 16
     k = [np.float64(ml_dtypes.float8_e4m3fn(x / 0.5)) * 0.5 for x in (2.21, 0.03)]
     p = np.exp(np.array(k) - max(k))
-    # p is a bfloat16 at one level.
-    rtol = 2.0**-8 if getattr(ops, "level", "") == "avx512_bf16" else 1e-6
+    # p is a bfloat16 where attention goes by pairs.
+    rtol = 2.0**-8 if goes_by_pairs(getattr(ops, "level", "")) else 1e-6
     np.testing.assert_allclose(read[1, 0], (p @ [256 * 16, 16 * 16]) / p.sum(), rtol=rtol)
     for bad in (0.0, np.nan, 2.0**61):
         spec = KVCacheSpec((LayerPlace(0, 0, 1, 32, k_scale=bad),), 16, 1, "fp8", "fp8")
