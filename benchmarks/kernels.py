@@ -22,12 +22,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import click
 import numpy as np
-from random_rows import random_rows
 
-from headrace.ops.cpu import CpuOps, _native
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.random_rows import random_rows
+from benchmarks.turns import Limits, measured_limits
+from headrace.ops.cpu import CpuOps
 from headrace.ops.interface import LinearWeight, Norm
 from headrace.ops.kv import AttentionShape, KVCacheSpec, KVCodec, RaggedBatch
 from headrace.ops.sampling_rows import Chain, LogitsEdit, Penalties, SamplingRows
@@ -39,20 +43,6 @@ SHAPE = AttentionShape(num_heads=16, num_kv_heads=8, head_dim=128, scale=128**-0
 # Outputs of a matrix that no cache holds, of floats and of a quantised kind.
 STREAMED = (65536, 262144)
 MAX_TIMES = 2000
-
-
-@dataclass(frozen=True)
-class Limits:
-    """bytes per second; operations per second, a multiply and an add being two.
-
-    bf16: that of f32 at levels that have no such multiply; of tiles at `amx`, which
-    attention, by VDPBF16PS there, cannot reach.
-    """
-
-    read: float
-    f32: float
-    bf16: float
-    int8: float
 
 
 @dataclass(frozen=True)
@@ -287,18 +277,6 @@ def the_rest(bench: Bench) -> Iterator[Line]:
 one = np.ones((1, 32), np.float32)
 
 
-def measure_limits(level: str, threads: int) -> Limits:
-    """The best of five: a limit is what the machine can do when nothing is in the way."""
-    native = _native.Backend(level, threads)
-    f32 = max(native.peak_multiplies("f32") for _ in range(5))
-    return Limits(
-        read=max(native.read_bandwidth(1000) for _ in range(5)),
-        f32=f32,
-        bf16=max(native.peak_multiplies("bf16") for _ in range(5)) or f32,
-        int8=max(native.peak_multiplies("int8") for _ in range(5)),
-    )
-
-
 def show(line: Line) -> None:
     times = f"{line.median_us:11.1f} {line.min_us:11.1f} {line.max_us:11.1f}"
     rate = ""
@@ -326,7 +304,7 @@ def main(
 ) -> None:
     """Measure the CPU kernels against the limits of this machine."""
     ops = CpuOps(level, threads)
-    limits = measure_limits(ops.level, ops.num_threads)
+    limits = measured_limits(ops)
     bench = Bench(ops, limits, seconds, codecs or tuple(CODECS))
     if not as_json:
         print(
