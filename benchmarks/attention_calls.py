@@ -15,9 +15,9 @@ K and V as stored (what is shared once) and, of more than one token, GOPS of pos
 see and their share of the level's probe of bf16, or of f32 where K and V are not multiplied as
 bf16. Probes and the read bandwidth of all threads are taken before and after each depth.
 
-Layers take turns and together hold --megabytes or more, so that K and V come from memory. They are
-random, which changes no time. One thread is timed by its own CPU time; where one of the
-combinations has more, all are timed by the clock.
+Layers take turns, as many as it takes to read --megabytes before the first comes again, so that K
+and V come from memory. They are random, which changes no time. One thread is timed by its own CPU
+time; where one of the combinations has more, all are timed by the clock.
 """
 
 from __future__ import annotations
@@ -151,16 +151,21 @@ def pieces(work: Work) -> Iterator[tuple[int, int]]:
             yield start, min(start + WRITTEN_TOKENS, end)
 
 
+def token_bytes(spec: KVCacheSpec) -> int:
+    """Bytes of K and V of a position in a layer."""
+    return spec.token_bytes(spec.place(0))
+
+
 def filled(ops: CpuOps, kind: KVCodec, work: Work, megabytes: float) -> KVCacheArrays:
-    """A cache of as many layers as take so much, with K and V of all positions.
+    """A cache of so many layers that calls read so much before they come to the first again.
 
     Every request has the same prefix, so that sharing its blocks changes no result.
     """
     tables, blocks = tables_of(work)
     shape = work.shape
     kv_of = (shape.num_kv_heads, shape.head_dim, BLOCK_SIZE, blocks, kind, kind)
-    one = KVCacheSpec.uniform(1, *kv_of)
-    layers = max(1, -int(-megabytes * 1e6 // (one.block_bytes * blocks)))
+    read = work.positions("shared") * token_bytes(KVCacheSpec.uniform(1, *kv_of))
+    layers = max(1, -int(-megabytes * 1e6 // read))
     kv = ops.kv_cache(KVCacheSpec.uniform(layers, *kv_of))
     for request in range(work.requests):
         for start, end in pieces(work):
@@ -175,12 +180,12 @@ def filled(ops: CpuOps, kind: KVCodec, work: Work, megabytes: float) -> KVCacheA
 
 
 def calls_of(
-    ops: CpuOps, kv: KVCacheArrays, batch: RaggedBatch, work: Work
+    ops: CpuOps, kv: KVCacheArrays, batch: RaggedBatch, work: Work, turn: Iterator[int]
 ) -> Callable[[], npt.NDArray[np.float32]]:
-    """Attention of each layer in turns."""
+    """Attention of the layer whose turn it is; all layers have the same K and V."""
     shape = (batch.num_tokens, work.shape.row_width)
     qkv = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
-    bound, layers, turn = ops.bind(batch, kv), len(kv.spec.places), count()
+    bound, layers = ops.bind(batch, kv), len(kv.spec.places)
     return lambda: ops.paged_attention(qkv, work.shape, kv, next(turn) % layers, bound)
 
 
@@ -200,9 +205,11 @@ def lines(
     backends = [CpuOps(threads=n, level=name) for name in names for n in threads]
     tables, _ = tables_of(work)
     caches = {kind: filled(backends[0], kind, work, megabytes) for kind in kinds}
+    # Variants of a kind go on through its layers together: what one has read lies in a cache.
+    turns = {kind: count() for kind in kinds}
     calls = {
         Variant(ops.level, kind, ops.num_threads, blocks): calls_of(
-            ops, caches[kind], batch_of(work.depth, work.tokens, of), work
+            ops, caches[kind], batch_of(work.depth, work.tokens, of), work, turns[kind]
         )
         for (ops, kind, (blocks, of)) in product(backends, kinds, tables.items())
     }
@@ -222,8 +229,7 @@ def lines(
     made = []
     for variant, times in taken.items():
         quotients = [b / t for b, t in zip(base, times, strict=True)]
-        place = caches[variant.kind].spec.place(0)
-        read = work.positions(variant.blocks) * caches[variant.kind].spec.token_bytes(place)
+        read = work.positions(variant.blocks) * token_bytes(caches[variant.kind].spec)
         of_all = limits[variant.level, variant.threads]
         made.append(
             Line(
@@ -272,7 +278,7 @@ def document(line: Line) -> dict[str, object]:
 @click.option("--tokens", default=1, type=click.IntRange(1), help="New ones of each request.")
 @click.option("--requests", default=1, type=click.IntRange(1), help="In a call.")
 @click.option("--prefix", default=0, type=click.IntRange(0), help="Positions that requests share.")
-@click.option("--megabytes", default=256.0, help="Of K and V in turns, or more.", show_default=True)
+@click.option("--megabytes", default=256.0, help="Of K and V, read in turns.", show_default=True)
 @click.option("--seconds", default=1.0, help="For each line.", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
 def main(
