@@ -35,7 +35,8 @@ from headrace.ops.cpu import CpuOps
 from headrace.ops.interface import LinearWeight, Norm
 from headrace.ops.kv import AttentionShape, KVCacheSpec, KVCodec, RaggedBatch
 from headrace.ops.sampling_rows import Chain, LogitsEdit, Penalties, SamplingRows
-from headrace.weights.codecs import CODECS, get_codec
+from headrace.weights.codecs import CODECS, F8_E4M3, get_codec
+from headrace.weights.tensors.scaled_tensor import ScaledTensor
 from headrace.weights.tensors.tensor import Tensor
 
 HIDDEN, FFN, VOCABULARY = 1024, 3072, 151936
@@ -90,10 +91,25 @@ class Bench:
 
 
 def random_matrix(out: int, width: int, codec: str) -> Tensor:
+    """Of a kind of CODECS, or of F8_E4M3 with a scale for each 128 x 128."""
+    if codec == F8_E4M3.name:
+        return _random_float8(out, width)
     kind = get_codec(codec)
     slab = random_rows(kind, np.random.default_rng(0), 256, width, width**-0.5)
     data = np.resize(slab, (out, kind.row_bytes(width)))
     return Tensor("random", (out, width), kind, data)
+
+
+def _random_float8(out: int, width: int) -> ScaledTensor:
+    rng = np.random.default_rng(0)
+    # Codes of 2^-6 to 2^-4, of either sign.
+    signs = rng.integers(0, 2, (256, width), np.uint8) << 7
+    data = np.resize(rng.integers(8, 24, (256, width), np.uint8) | signs, (out, width))
+    scales = rng.uniform(0.5, 1.5, (-(-out // 128), -(-width // 128))).astype(np.float32)
+    return ScaledTensor(
+        "random", (out, width), F8_E4M3, data, scales=scales, block=(128, 128),
+        scale_bytes=scales.nbytes,
+    )  # fmt: skip
 
 
 def activations(rows: int, width: int) -> np.ndarray:

@@ -36,10 +36,11 @@ from benchmarks.listed import Numbers, Sizes, levels
 from benchmarks.turns import Limits, clock_of, in_turns, measured_limits
 from headrace.ops.cpu import CpuOps
 from headrace.ops.interface import LinearWeight
-from headrace.weights.codecs import CODECS, get_codec
+from headrace.weights.codecs import CODECS, F8_E4M3, get_codec
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 128, 512)
 TILE_INPUTS, TILE_OUTPUTS = 32, 16
+KINDS = (*CODECS, F8_E4M3.name)
 
 
 @dataclass(frozen=True)
@@ -93,9 +94,9 @@ class Line:
     @property
     def probe(self) -> str:
         """Which of the limits binds many rows of this kind."""
-        if self.codec in ("NF4", "F8_E4M3") or get_codec(self.codec).block_elements == 1:
-            return "bf16" if self.codec == "BF16" else "f32"
-        return "int8"
+        if self.codec in CODECS and get_codec(self.codec).block_elements > 1:
+            return "int8"
+        return "bf16" if self.codec == "BF16" else "f32"
 
     @property
     def share(self) -> float:
@@ -179,7 +180,7 @@ def document(line: Line) -> dict[str, object]:
 @click.option("--threads", default=1, show_default=True)
 @click.option(
     "--codec", "codecs", multiple=True, default=("BF16", "Q8_0", "Q4_K"), show_default=True,
-    type=click.Choice(list(CODECS)), metavar="KIND", help="A kind of weights; may be repeated.",
+    type=click.Choice(KINDS), metavar="KIND", help="A kind of weights; may be repeated.",
 )  # fmt: skip
 @click.option("--rows", default=",".join(map(str, ROWS)), type=Numbers(), help="By commas.")
 @click.option("--seconds", default=0.3, help="For each line.", show_default=True)

@@ -64,9 +64,10 @@ def test_a_tile_leaves_out_what_a_call_takes_beside() -> None:
     assert replace(line, shape=Shape(64, 16)).tile_ns is None
 
 
-def test_products_are_timed_at_each_level(limited: None) -> None:
+@pytest.mark.parametrize("kind", ["Q8_0", "F8_E4M3"])
+def test_products_are_timed_at_each_level(limited: None, kind: str) -> None:
     levels = {"portable": CpuOps("portable", 1), "auto": CpuOps("auto", 1)}
-    found = [*product_rows.lines(levels, "Q8_0", Shape(64, 48), (1, 3), seconds=0.0)]
+    found = [*product_rows.lines(levels, kind, Shape(64, 48), (1, 3), seconds=0.0)]
     assert [(line.rows, line.level) for line in found] == [
         (1, "portable"), (1, "auto"), (3, "portable"), (3, "auto"),
     ]  # fmt: skip
