@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,6 +99,28 @@ def test_attention_is_timed_over_each_kind_and_layout(limited: None) -> None:
     assert found[0].times_as_fast == 1
     assert found[0].read_bytes == 2 * 72 * 2 * 2 * 16 * 2
     assert found[2].read_bytes == 2 * 72 * 2 * 2 * (16 + 4)
+
+
+def test_levels_go_through_the_layers_together(
+    limited: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A level that came to a layer behind another one would find it in a cache."""
+    asked: list[int] = []
+    attend = CpuOps.paged_attention
+
+    def noted(
+        ops: CpuOps, qkv: object, shape: object, kv: object, layer: int, *more: object
+    ) -> Any:
+        asked.append(layer)
+        return attend(ops, qkv, shape, kv, layer, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(CpuOps, "paged_attention", noted)
+    work = Work(HEADS, depth=31, tokens=1, requests=1, prefix=0)
+    layer_mb = 32 * 2 * 16 * 2 * 2 / 1e6
+    levels = ("auto", "portable")
+    attention_calls.lines(levels, ("bf16",), (1,), work, megabytes=2.5 * layer_mb, seconds=0)
+    assert len(asked) > 20
+    assert asked == [turn % 3 for turn in range(len(asked))]
 
 
 def test_other_results_of_a_layout_are_told(limited: None, monkeypatch: pytest.MonkeyPatch) -> None:
