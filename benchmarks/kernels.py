@@ -22,11 +22,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
 
 import click
 import numpy as np
-from random_rows import random_rows
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.random_rows import random_rows
 from headrace.ops.cpu import CpuOps, _native
 from headrace.ops.interface import LinearWeight, Norm
 from headrace.ops.kv import AttentionShape, KVCacheSpec, KVCodec, RaggedBatch
@@ -119,7 +123,7 @@ def products(bench: Bench) -> Iterator[Line]:
             x = activations(rows, HIDDEN)
             yield bench.line(
                 f"linear {codec} {rows} x {HIDDEN} x {out}",
-                lambda x=x, w=weight: ops.linear(x, w, norm=norm),
+                partial(ops.linear, x, weight, norm=norm),
                 weight.nbytes,
                 "read",
             )
@@ -132,7 +136,7 @@ def products(bench: Bench) -> Iterator[Line]:
                 x = activations(rows, width)
                 yield bench.line(
                     f"linear {codec} {rows} x {width} x {out}",
-                    lambda x=x, w=weight: ops.linear(x, w),
+                    partial(ops.linear, x, weight),
                     2.0 * rows * out * width,
                     limit,
                 )
@@ -257,7 +261,7 @@ def the_rest(bench: Bench) -> Iterator[Line]:
         )
         yield bench.line(
             f"sample {VOCABULARY}, {name}",
-            lambda rows=rows: ops.sample(logits, rows, VOCABULARY),
+            partial(ops.sample, logits, rows, VOCABULARY),
         )
     seen = np.arange(0, VOCABULARY, VOCABULARY // 5000, dtype=np.int32)
     penalties = Penalties(seen, np.ones_like(seen), 1.1, 0.1, 0.1)
@@ -269,9 +273,7 @@ def the_rest(bench: Bench) -> Iterator[Line]:
         ("a mask of 1", None, seen[:1], None),
     ):
         change = LogitsEdit(0, nothing, no_bias, allowed, masked, by)
-        yield bench.line(
-            f"{name} of {VOCABULARY}", lambda change=change: ops.adjust(bent, [change])
-        )
+        yield bench.line(f"{name} of {VOCABULARY}", partial(ops.adjust, bent, [change]))
     chain = Chain(("temperature", "penalties", "top_k", "top_p"), penalties)
     chained = replace(rows, chains=(chain,))
     yield bench.line(

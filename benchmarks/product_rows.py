@@ -11,15 +11,28 @@ time, more by the clock. The least of the times is printed: what the kernel can 
 from __future__ import annotations
 
 import json
+import sys
 import time
+from pathlib import Path
+from typing import NamedTuple
 
 import click
 import numpy as np
-from kernels import activations, random_matrix
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.kernels import activations, random_matrix
 from headrace.ops.cpu import CpuOps
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 128, 512)
+
+
+class Products(NamedTuple):
+    """The least seconds of a product of so many rows, by level."""
+
+    codec: str
+    rows: int
+    least_s: dict[str, float]
 
 
 def least_s(
@@ -64,22 +77,23 @@ def main(
     """Time products of few and of many rows."""
     width, out = map(int, shape.split("x"))
     ops = {name: CpuOps(threads=threads, level=name) for name in levels.split(",")}
-    lines = []
+    lines: list[Products] = []
     for codec in codecs:
         for count in map(int, rows.split(",")):
             taken = least_s(ops, codec, width, out, count, seconds)
-            lines.append({"codec": codec, "rows": count, "least_s": taken})
+            lines.append(Products(codec, count, taken))
     if as_json:
-        print(json.dumps({"shape": shape, "threads": threads, "lines": lines}))
+        print(
+            json.dumps(
+                {"shape": shape, "threads": threads, "lines": [line._asdict() for line in lines]}
+            )
+        )
         return
     one: dict[str, float] = {}
     for line in lines:
-        taken = line["least_s"]
-        one.setdefault(line["codec"], min(taken.values()))
-        cells = [
-            f"{name} {s * 1e3:8.3f} ms {s / one[line['codec']]:6.2f}" for name, s in taken.items()
-        ]
-        print(f"{line['codec']:8} {line['rows']:4}  ", "   ".join(cells))
+        least = one.setdefault(line.codec, min(line.least_s.values()))
+        cells = [f"{name} {s * 1e3:8.3f} ms {s / least:6.2f}" for name, s in line.least_s.items()]
+        print(f"{line.codec:8} {line.rows:4}  ", "   ".join(cells))
 
 
 if __name__ == "__main__":
