@@ -35,6 +35,7 @@ from headrace.ops.cpu import CpuOps, _native
 from headrace.ops.interface import LinearWeight, Norm
 from headrace.ops.kv import AttentionShape, KVCacheSpec, KVCodec, RaggedBatch
 from headrace.ops.sampling_rows import Chain, LogitsEdit, Penalties, SamplingRows
+from headrace.telemetry.machine import ATTENTION_KINDS
 from headrace.weights.codecs import CODECS, get_codec
 from headrace.weights.tensors.tensor import Tensor
 
@@ -49,14 +50,15 @@ MAX_TIMES = 2000
 class Limits:
     """bytes per second; operations per second, a multiply and an add being two.
 
-    bf16: that of f32 at levels that have no such multiply; of tiles at `amx`, which
-    attention, by VDPBF16PS there, cannot reach.
+    bf16: that of f32 at levels that have no such multiply. attention: of bf16 K and V, that of bf16
+    but where its products have tiles.
     """
 
     read: float
     f32: float
     bf16: float
     int8: float
+    attention: float
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,7 @@ def attention_line(
         line_args = (kv.arrays.nbytes / layers, "read")
     else:
         seen = float((batch.positions.astype(np.int64) + 1).sum())
-        limit = "bf16" if codec == "bf16" else "f32"
+        limit = "attention" if codec == "bf16" else "f32"
         line_args = (4.0 * seen * SHAPE.num_heads * SHAPE.head_dim, limit)
     return bench.line(
         name,
@@ -292,12 +294,16 @@ one = np.ones((1, 32), np.float32)
 def measure_limits(level: str, threads: int) -> Limits:
     """The best of five: a limit is what the machine can do when nothing is in the way."""
     native = _native.Backend(level, threads)
-    f32 = max(native.peak_multiplies("f32") for _ in range(5))
+    rates = {
+        kind: max(native.peak_multiplies(kind) for _ in range(5))
+        for kind in ("f32", "int8", *ATTENTION_KINDS)
+    }
     return Limits(
         read=max(native.read_bandwidth(1000) for _ in range(5)),
-        f32=f32,
-        bf16=max(native.peak_multiplies("bf16") for _ in range(5)) or f32,
-        int8=max(native.peak_multiplies("int8") for _ in range(5)),
+        f32=rates["f32"],
+        bf16=rates["bf16"] or rates["f32"],
+        int8=rates["int8"],
+        attention=next(rates[kind] for kind in ATTENTION_KINDS if rates[kind]),
     )
 
 
@@ -334,7 +340,7 @@ def main(
         print(
             f"level {ops.level}, {ops.num_threads} threads: read {limits.read / 1e9:.1f} GB/s, "
             f"f32 {limits.f32 / 1e9:.0f} GOPS, bf16 {limits.bf16 / 1e9:.0f} GOPS, "
-            f"int8 {limits.int8 / 1e9:.0f} GOPS"
+            f"int8 {limits.int8 / 1e9:.0f} GOPS, attention {limits.attention / 1e9:.0f} GOPS"
         )
         columns = [*("median us", "min us", "max us"), *("median", "best")]
         print(" " * 44, *(f"{name:>11s}" for name in columns[:3]), end=" ")

@@ -31,13 +31,14 @@ from msgspec.structs import replace
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.markdown import number, table
+from headrace.bench.machine import Probe
 from headrace.config import EngineConfig
 from headrace.engine.core import EngineCore
 from headrace.engine.load import load_engine
 from headrace.engine.messages import Submit
 from headrace.engine.params import SamplingParams
 from headrace.ops.cpu import CpuOps
-from headrace.telemetry.machine import DRAM_FOOTPRINT_BYTES, PEAK_KINDS
+from headrace.telemetry.machine import ATTENTION_KINDS, DRAM_FOOTPRINT_BYTES, PEAK_KINDS
 
 OPERATIONS = (
     "embedding", "norm", "norm_columns", "linear", "head_linear", "rope", "bind", "kv_write",
@@ -120,12 +121,10 @@ class Profile(NamedTuple):
         return {**self.column._asdict(), **found, "floor_s": self.column.floor_s}
 
 
-def peaks(probe: CpuOps, codec: str) -> Peaks:
-    """Of this machine, now. At `amx` that of attention is the rate of tiles for BF16, which its
-    VDPBF16PS cannot reach: a floor still, but a low one."""
-    plain = probe.peak_rate("f32") or 1.0
-    products = probe.peak_rate(PEAK_KINDS.get(codec, "int8")) or plain
-    attention = probe.peak_rate("bf16") or plain
+def peaks(probe: Probe, codec: str) -> Peaks:
+    """Of this machine, now, with K and V that become bf16."""
+    products = probe.peak_rate(PEAK_KINDS.get(codec, "int8")) or probe.peak_rate("f32") or 1.0
+    attention = next(filter(None, map(probe.peak_rate, ATTENTION_KINDS)), 1.0)
     return Peaks(probe.read_bandwidth(DRAM_FOOTPRINT_BYTES), products, attention)
 
 

@@ -75,7 +75,8 @@ class CpuWeights(Ops):
         return self._native.read_bandwidth(footprint_bytes / 1e6)
 
     def peak_rate(self, kind: str) -> float | None:
-        """Operations per second of all threads, for operands "f32", "bf16" or "int8".
+        """Operations per second of all threads, for operands "f32", "bf16" or "int8", or for
+        "bf16_pairs", by which attention multiplies where products of bf16 have tiles.
 
         A multiply and an add are two. None where the level does not multiply that kind.
         """
