@@ -16,8 +16,8 @@ import torch
 
 from benchmarks.gpu_pieces import Figures
 from benchmarks.random_weights import RandomOps, stand_in
+from headrace.ops.device import SLICE_VALUES
 from headrace.ops.experts import ExpertMLP, ExpertWeight, Routes
-from headrace.ops.interface import SLICE_VALUES
 from headrace.ops.kv import (
     KV_CODECS,
     AttentionShape,

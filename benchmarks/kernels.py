@@ -32,8 +32,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.random_rows import random_rows
 from headrace.ops.cpu import CpuOps, _native
-from headrace.ops.interface import LinearWeight, Norm
 from headrace.ops.kv import AttentionShape, KVCacheSpec, KVCodec, RaggedBatch
+from headrace.ops.operands import LinearWeight, Norm
 from headrace.ops.sampling_rows import Chain, LogitsEdit, Penalties, SamplingRows
 from headrace.telemetry.machine import ATTENTION_KINDS
 from headrace.weights.codecs import CODECS, get_codec

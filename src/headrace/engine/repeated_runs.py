@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from headrace.ops.interface import Array, Ops, RunRecording
+from headrace.ops.interface import Ops
 from headrace.ops.kv import RaggedBatch
+from headrace.ops.operands import Array
+from headrace.ops.recording import RunRecording
 
 MOST_TOKENS = 64
 """Of a run that is repeated: of more the operations take so long that what lies between them does

@@ -18,7 +18,8 @@ from headrace.ops.cpu import _native
 from headrace.ops.cpu.recording import Arena
 from headrace.ops.cpu.results import Results
 from headrace.ops.experts import ExpertCacheStats, ExpertWeight
-from headrace.ops.interface import EmbeddingWeight, HeadWeight, LinearWeight, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.operands import EmbeddingWeight, HeadWeight, LinearWeight
 from headrace.ops.shared import (
     check_in_order,
     expert_biases,
