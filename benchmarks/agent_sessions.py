@@ -131,7 +131,8 @@ def common(ids: Sequence[int], before: Sequence[Sequence[int]]) -> int:
 
 def judge(answers: list[Answer], cold: list[Answer] | None) -> list[Turn]:
     """The turns of one agent from the second on; without `cold` answers are not compared."""
-    turns, before = [], []
+    turns: list[Turn] = []
+    before: list[list[int]] = []
     for number, answer in enumerate(answers):
         reference = answer if cold is None else cold[number]
         ids = reference.prompt_ids

@@ -113,9 +113,9 @@ class Line:
 
     @property
     def share(self) -> float:
-        """Of what the level's own multiply gives; `amx` has that of avx512_bf16 and no probe."""
+        """Of what the level's own multiply gives."""
         by_pairs = self.variant.level in BY_PAIRS and self.variant.kind != "f32"
-        return self.gops * 1e9 / (self.limits.bf16 if by_pairs else self.limits.f32)
+        return self.gops * 1e9 / (self.limits.attention if by_pairs else self.limits.f32)
 
 
 def tables_of(work: Work) -> tuple[dict[str, npt.NDArray[np.int32]], int]:

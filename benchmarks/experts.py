@@ -23,14 +23,17 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import click
 import numpy as np
-from random_rows import random_rows
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.random_rows import random_rows
 from headrace.ops.cpu import CpuOps
 from headrace.ops.experts import ExpertMLP, Routes, Routing
-from headrace.ops.interface import LinearWeight
+from headrace.ops.operands import LinearWeight
 from headrace.weights.codecs import get_codec
 from headrace.weights.tensors.tensor import Tensor
 

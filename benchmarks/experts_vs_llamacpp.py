@@ -35,7 +35,9 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any, NamedTuple
 
-from shaped_experts import SHAPES, write
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.shaped_experts import SHAPES, write
 
 PROMPT, NEW, DEPTH = 512, 32, 32
 MODELS = ("qwen3-30b-a3b", "gpt-oss-20b", "deepseek-v2-lite")
@@ -228,7 +230,9 @@ def packing_rate(model: Path) -> float:
     for _ in range(2):
         start = time.perf_counter()
         for mlp in mixtures:
-            for first in range(0, count if isinstance(mlp, ExpertMLP) else 0, chosen):
+            if not isinstance(mlp, ExpertMLP):
+                continue
+            for first in range(0, count, chosen):
                 ids = np.arange(first, min(first + chosen, count), dtype=np.int32)[None]
                 ops.experts(row, mlp, Routes(ids, np.ones(ids.shape, np.float32)))
         seconds.append(time.perf_counter() - start)
@@ -327,14 +331,13 @@ def _tables(everything: dict[str, dict[str, list[Figures]]]) -> Iterator[str]:
                 cells += [_spread(peer), _spread(ratios, 2)]
             yield f"| {' | '.join(cells)} |"
     yield ""
-    head = ("streams", "experts of a layer (formula)", "MB by it", "GB/s", "limit", "share")
-    yield f"| a step | {' | '.join(head)} |"
+    yield "| a step | streams | experts of a layer (formula) | MB by it | GB/s | limit | share |"
     yield "|---|---|---|---|---|---|---|"
     for name, runs in everything.items():
-        shape = SHAPES[name]
+        sizes = SHAPES[name]
         for streams in STREAMS:
             test = f"decode {streams}"
-            count, chosen = shape.experts, shape.experts_per_token
+            count, chosen = sizes.experts, sizes.experts_per_token
             expected = count * (1 - (1 - chosen / count) ** streams)
             rates = _of(runs, test, "bytes_per_s")
             limits = _of(runs, test, "read_limit")
@@ -346,9 +349,10 @@ def _tables(everything: dict[str, dict[str, list[Figures]]]) -> Iterator[str]:
                 f"{_spread([limit / 1e9 for limit in limits])} | {_spread(shares, 0)} % |"
             )
     yield ""
-    head = ("streams", "MB missed a step", "file, GB/s", "packing, GB/s", "tokens/s, all packed")
-    head += ("tokens/s", "of the reads alone", "of a step and its packing")
-    yield f"| part of the experts | {' | '.join(head)} |"
+    yield (
+        "| part of the experts | streams | MB missed a step | file, GB/s | packing, GB/s | "
+        "tokens/s, all packed | tokens/s | of the reads alone | of a step and its packing |"
+    )
     yield "|---|---|---|---|---|---|---|---|---|"
     for name, runs in everything.items():
         mixed_layers = SHAPES[name].layers - SHAPES[name].dense_layers

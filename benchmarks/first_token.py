@@ -160,12 +160,12 @@ def _summary(values: list[float]) -> str:
 def _lines(runs: Mapping[str, list[Run]]) -> Iterator[str]:
     yield f"{'server':18} {'ready s':>20} {'first token s':>20} {'peak Pss GB':>11} {'at rest':>7}"
     for name, them in runs.items():
-        ready, first = ([run[i] for run in them if run.peak_bytes is None] for i in (0, 1))
+        timed = [run for run in them if run.peak_bytes is None]
+        ready = _summary([run.ready_s for run in timed])
+        first = _summary([run.first_token_s for run in timed])
         peak_gb = max(run.peak_bytes or 0 for run in them) / 1e9
         idle_gb = max(run.idle_bytes or 0 for run in them) / 1e9
-        yield (
-            f"{name:18} {_summary(ready):>20} {_summary(first):>20} {peak_gb:11.2f} {idle_gb:7.2f}"
-        )
+        yield f"{name:18} {ready:>20} {first:>20} {peak_gb:11.2f} {idle_gb:7.2f}"
     for phase in runs["headrace"][0].phases_s:
         yield f"  {phase:18} {_summary([run.phases_s[phase] for run in runs['headrace']])}"
 

@@ -22,8 +22,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from markdown import number, surroundings, surroundings_line, table
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.markdown import number, surroundings, surroundings_line, table
 from headrace.config.settings import EngineConfig
 from headrace.engine.load import load_engine
 from headrace.engine.messages import Submit

@@ -145,7 +145,7 @@ def greedy(task: Task) -> None:
 
     def answers(**settings: str) -> list[list[int]]:
         params = SamplingParams(temperature=0, max_tokens=task.sizes.tokens, ignore_eos=True)
-        llm = LLM(kv_cache_dtype="f32", **settings)  # type: ignore[arg-type]
+        llm = LLM(kv_cache_dtype="f32", **settings)
         results = llm.generate(list(PROMPTS), params, progress=False)
         return [list(result.token_ids) for result in results]
 

@@ -16,8 +16,8 @@ import torch
 
 from benchmarks.gpu_pieces import Figures
 from benchmarks.random_weights import RandomOps, stand_in
+from headrace.ops.device import SLICE_VALUES
 from headrace.ops.experts import ExpertMLP, ExpertWeight, Routes
-from headrace.ops.interface import SLICE_VALUES
 from headrace.ops.kv import (
     KV_CODECS,
     AttentionShape,
@@ -95,7 +95,8 @@ def _result(seconds: float, read: int, operations: int, **rest: Any) -> dict[str
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Bits, of numbers that are none too."""
-    return torch.equal(one.view(torch.int32), other.view(torch.int32))
+    equal: bool = torch.equal(one.view(torch.int32), other.view(torch.int32))
+    return equal
 
 
 def _products(
@@ -159,7 +160,7 @@ def _experts(ops: RandomOps, sizes: KernelSizes, kind: str, timed: Timer, figure
 
     def measured(tokens: int) -> dict[str, Any]:
         mlp, _, chosen, _ = made()
-        used = len(chosen[:tokens].unique())
+        used = len(set(chosen[:tokens].flatten().tolist()))
         read = (mlp.gate_up.nbytes + mlp.down.nbytes) * used // count
         as_alone = _same(run(tokens)[:1], run(1))
         return _result(

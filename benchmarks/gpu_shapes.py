@@ -255,7 +255,7 @@ def host_gap(core: EngineCore, batch: int, device: torch.device) -> float:
         core.step()
     events = seen.key_averages()
     kind = "self_device_time_total" if on_cuda else "self_cpu_time_total"
-    busy_s = sum(getattr(event, kind) for event in events) / 1e6
+    busy_s: float = sum(getattr(event, kind) for event in events) / 1e6
     if not busy_s:
         raise RuntimeError("the profiler of PyTorch has seen no kernels")
     return max(0.0, 1 - busy_s / seconds)

@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -32,8 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.random_rows import random_rows
 from benchmarks.turns import Limits, measured_limits
 from headrace.ops.cpu import CpuOps
-from headrace.ops.interface import LinearWeight, Norm
 from headrace.ops.kv import AttentionShape, KVCacheSpec, KVCodec, RaggedBatch
+from headrace.ops.operands import LinearWeight, Norm
 from headrace.ops.sampling_rows import Chain, LogitsEdit, Penalties, SamplingRows
 from headrace.weights.codecs import CODECS, F8_E4M3, get_codec
 from headrace.weights.tensors.scaled_tensor import ScaledTensor
@@ -125,7 +126,7 @@ def products(bench: Bench) -> Iterator[Line]:
             x = activations(rows, HIDDEN)
             yield bench.line(
                 f"linear {codec} {rows} x {HIDDEN} x {out}",
-                lambda x=x, w=weight: ops.linear(x, w, norm=norm),
+                partial(ops.linear, x, weight, norm=norm),
                 weight.nbytes,
                 "read",
             )
@@ -138,7 +139,7 @@ def products(bench: Bench) -> Iterator[Line]:
                 x = activations(rows, width)
                 yield bench.line(
                     f"linear {codec} {rows} x {width} x {out}",
-                    lambda x=x, w=weight: ops.linear(x, w),
+                    partial(ops.linear, x, weight),
                     2.0 * rows * out * width,
                     limit,
                 )
@@ -192,7 +193,7 @@ def attention_line(
         line_args = (kv.arrays.nbytes / layers, "read")
     else:
         seen = float((batch.positions.astype(np.int64) + 1).sum())
-        limit = "bf16" if codec == "bf16" else "f32"
+        limit = "attention" if codec == "bf16" else "f32"
         line_args = (4.0 * seen * SHAPE.num_heads * SHAPE.head_dim, limit)
     return bench.line(
         name,
@@ -263,7 +264,7 @@ def the_rest(bench: Bench) -> Iterator[Line]:
         )
         yield bench.line(
             f"sample {VOCABULARY}, {name}",
-            lambda rows=rows: ops.sample(logits, rows, VOCABULARY),
+            partial(ops.sample, logits, rows, VOCABULARY),
         )
     seen = np.arange(0, VOCABULARY, VOCABULARY // 5000, dtype=np.int32)
     penalties = Penalties(seen, np.ones_like(seen), 1.1, 0.1, 0.1)
@@ -275,9 +276,7 @@ def the_rest(bench: Bench) -> Iterator[Line]:
         ("a mask of 1", None, seen[:1], None),
     ):
         change = LogitsEdit(0, nothing, no_bias, allowed, masked, by)
-        yield bench.line(
-            f"{name} of {VOCABULARY}", lambda change=change: ops.adjust(bent, [change])
-        )
+        yield bench.line(f"{name} of {VOCABULARY}", partial(ops.adjust, bent, [change]))
     chain = Chain(("temperature", "penalties", "top_k", "top_p"), penalties)
     chained = replace(rows, chains=(chain,))
     yield bench.line(
@@ -326,7 +325,7 @@ def main(
         print(
             f"level {ops.level}, {ops.num_threads} threads: read {limits.read / 1e9:.1f} GB/s, "
             f"f32 {limits.f32 / 1e9:.0f} GOPS, bf16 {limits.bf16 / 1e9:.0f} GOPS, "
-            f"int8 {limits.int8 / 1e9:.0f} GOPS"
+            f"int8 {limits.int8 / 1e9:.0f} GOPS, attention {limits.attention / 1e9:.0f} GOPS"
         )
         columns = [*("median us", "min us", "max us"), *("median", "best")]
         print(" " * 44, *(f"{name:>11s}" for name in columns[:3]), end=" ")

@@ -9,7 +9,7 @@ import click
 from headrace.ops.cpu import CpuOps
 
 
-class Numbers(click.ParamType):
+class Numbers(click.ParamType):  # type: ignore[type-arg]  # no generic before click 8.2
     """Whole numbers from `least` on, as 1,4,16."""
 
     name = "numbers"
@@ -27,7 +27,7 @@ class Numbers(click.ParamType):
         return tuple(map(int, parts))
 
 
-class Sizes(click.ParamType):
+class Sizes(click.ParamType):  # type: ignore[type-arg]
     """As many sizes as there are names, as 1024x6144."""
 
     name = "sizes"
@@ -46,7 +46,7 @@ class Sizes(click.ParamType):
         return tuple(map(int, parts))
 
 
-class Names(click.ParamType):
+class Names(click.ParamType):  # type: ignore[type-arg]
     """Some of a list, as bf16,fp8."""
 
     name = "names"

@@ -67,9 +67,9 @@ class Peak(Generic[_Amount]):
         self, pid: int, amount: Callable[[int], _Amount], *, every_s: float = POLL_S
     ) -> None:
         """amount: of the process, such as `resident`."""
-        self.most = amount(pid)
+        self.most: _Amount = amount(pid)
         self._pid = pid
-        self._amount = amount
+        self._amount: Callable[[int], _Amount] = amount
         self._every_s = every_s
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._poll, daemon=True)

@@ -35,7 +35,7 @@ from benchmarks.kernels import activations, random_matrix
 from benchmarks.listed import Numbers, Sizes, levels
 from benchmarks.turns import Limits, clock_of, in_turns, measured_limits
 from headrace.ops.cpu import CpuOps
-from headrace.ops.interface import LinearWeight
+from headrace.ops.operands import LinearWeight
 from headrace.weights.codecs import CODECS, F8_E4M3, get_codec
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 128, 512)

@@ -8,9 +8,9 @@ prompt, as many as a step takes, are read. First what is predicted: bytes and op
 by the engine's own counts, and its floor, the larger of bytes / bandwidth and (operations of
 products / their peak + operations of attention / its peak), by limits that are read in the same
 process before and after each column. Then the step, its share of the floor, and the time in each
-operation of the backend, which has a clock in every other step: one that is computed anew, since a
-repeated one calls no operation. What is left is Python: scheduler, runner, model code and
-sampler. Medians.
+operation of the backend. That is of a second engine, loaded when the first is gone, whose
+operations have a clock and whose steps are all computed anew (`enforce_eager`), since a repeated
+one calls no operation. What is left is Python: scheduler, runner, model code and sampler. Medians.
 """
 
 from __future__ import annotations
@@ -23,20 +23,22 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.markdown import number, table
+from headrace.bench.machine import Probe
 from headrace.config import EngineConfig
 from headrace.engine.core import EngineCore
 from headrace.engine.load import load_engine
 from headrace.engine.messages import Submit
 from headrace.engine.params import SamplingParams
 from headrace.ops.cpu import CpuOps
-from headrace.telemetry.machine import DRAM_FOOTPRINT_BYTES, PEAK_KINDS
+from headrace.telemetry.machine import ATTENTION_KINDS, DRAM_FOOTPRINT_BYTES, PEAK_KINDS
 
 OPERATIONS = (
     "embedding", "norm", "norm_columns", "linear", "head_linear", "rope", "bind", "kv_write",
@@ -87,8 +89,8 @@ class Peaks(NamedTuple):
     attention_per_s: float
 
 
-class Profile(NamedTuple):
-    """One column. Seconds of a step; `operations` has those of the steps with a clock."""
+class Column(NamedTuple):
+    """Steps of one kind in one engine."""
 
     name: str
     bytes: int
@@ -96,8 +98,8 @@ class Profile(NamedTuple):
     attention: float
     peaks: Peaks
     step_s: float
-    clocked_s: float
     operations: dict[str, float]
+    """Seconds of a step in each operation that had a clock."""
 
     @property
     def floor_s(self) -> float:
@@ -107,35 +109,46 @@ class Profile(NamedTuple):
         return max(self.bytes / self.peaks.bytes_per_s, computing)
 
 
-def peaks(probe: CpuOps, codec: str) -> Peaks:
-    """Of this machine, now. At `amx` that of attention is the rate of tiles for BF16, which its
-    VDPBF16PS cannot reach: a floor still, but a low one."""
-    plain = probe.peak_rate("f32") or 1.0
-    products = probe.peak_rate(PEAK_KINDS.get(codec, "int8")) or plain
-    attention = probe.peak_rate("bf16") or plain
+class Profile(NamedTuple):
+    """Steps of one kind: as the engine takes them, and computed anew with a clock."""
+
+    column: Column
+    clocked: Column
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        found = {"clocked_s": self.clocked.step_s, "operations": self.clocked.operations}
+        return {**self.column._asdict(), **found, "floor_s": self.column.floor_s}
+
+
+def peaks(probe: Probe, codec: str) -> Peaks:
+    """Of this machine, now, with K and V that become bf16."""
+    products = probe.peak_rate(PEAK_KINDS.get(codec, "int8")) or probe.peak_rate("f32") or 1.0
+    attention = next(filter(None, map(probe.peak_rate, ATTENTION_KINDS)), 1.0)
     return Peaks(probe.read_bandwidth(DRAM_FOOTPRINT_BYTES), products, attention)
 
 
 class Steps:
-    """Steps of one engine, of requests of random tokens."""
+    """Steps of one engine, of requests of random tokens; with a clock where there is one."""
 
-    def __init__(self, core: EngineCore, codec: str, clock: Callable[[], float]) -> None:
+    def __init__(self, core: EngineCore, now: Callable[[], float], clock: Clock | None) -> None:
         self._core = core
-        self._codec = codec
-        self._now = clock
+        self._codec = core.info().weight_codec
+        self._now = now
+        self._clock = clock
         self._rng = random.Random(0)
         self._names = map(str, range(1 << 30))
 
-    def decoding(self, requests: int, steps: int) -> Profile:
+    def decoding(self, requests: int, steps: int) -> Column:
         """A step of so many requests."""
-        names = [self._submit(PROMPT, 2 * steps + SPARE) for _ in range(requests)]
+        names = [self._submit(PROMPT, steps + SPARE) for _ in range(requests)]
         while len(self._core.step()) < requests:
             pass
-        found = self._profile(f"{requests} decoding", steps, [PROMPT + steps] * requests, 1)
+        found = self._column(f"{requests} decoding", steps, [PROMPT + steps // 2] * requests, 1)
         self._forget(names)
         return found
 
-    def reading(self, depth: int, size: int, steps: int) -> Profile:
+    def reading(self, depth: int, size: int, steps: int) -> Column:
         """A step that reads the `size` tokens of a prompt behind `depth` others."""
 
         def prepare() -> None:
@@ -144,53 +157,41 @@ class Steps:
                 self._core.step()
 
         title = f"{size} of a prompt" + (f" behind {depth:,}" if depth else "")
-        return self._profile(title, steps, [depth], size, prepare)
+        return self._column(title, steps, [depth], size, prepare)
 
-    def _profile(
+    def _column(
         self,
         name: str,
         steps: int,
         starts: list[int],
         count: int,
         prepare: Callable[[], None] = lambda: None,
-    ) -> Profile:
+    ) -> Column:
         probe = CpuOps()
         before = peaks(probe, self._codec)
-        clock = Clock(self._now)
-        plain: list[float] = []
-        clocked: list[float] = []
+        seconds: list[float] = []
         spent: dict[str, list[float]] = defaultdict(list)
         for _ in range(steps):
             prepare()
-            plain.append(self._step_s())
-            prepare()
-            with clock, self._computed_anew():
-                clocked.append(self._step_s())
+            if self._clock is None:
+                seconds.append(self._step_s())
+                continue
+            with self._clock as clock:
+                seconds.append(self._step_s())
             for operation in OPERATIONS:
                 spent[operation].append(clock.spent.get(operation, 0.0))
         stats = self._core.stats()
         after = peaks(probe, self._codec)
         attention = self._attention(starts, count)
-        return Profile(
+        return Column(
             name,
             stats.step_bytes,
             stats.step_operations - attention,
             attention,
             Peaks(*map(statistics.mean, zip(before, after, strict=True))),
-            statistics.median(plain),
-            statistics.median(clocked),
+            statistics.median(seconds),
             {operation: statistics.median(of) for operation, of in spent.items()},
         )
-
-    @contextmanager
-    def _computed_anew(self) -> Iterator[None]:
-        """A step that is repeated calls no operation that has a clock."""
-        runs = self._core._runner._runs
-        repeats, runs.repeats = runs.repeats, False
-        try:
-            yield
-        finally:
-            runs.repeats = repeats
 
     def _attention(self, starts: list[int], count: int) -> float:
         """Operations of attention of `count` tokens behind each of `starts`, seeing all of it."""
@@ -220,8 +221,8 @@ class Steps:
 def rows(profiles: list[Profile]) -> Iterator[list[object]]:
     """The table: predictions, then measurements."""
 
-    def row(name: str, of: Callable[[Profile], float], digits: int = 1) -> list[object]:
-        return [name, *(number(of(profile), digits) for profile in profiles)]
+    def row(name: str, of: Callable[[Column], float], digits: int = 1) -> list[object]:
+        return [name, *(number(of(profile.column), digits) for profile in profiles)]
 
     yield row("bytes, GB", lambda one: one.bytes / 1e9, 2)
     yield row("operations of products, G", lambda one: one.products / 1e9)
@@ -232,10 +233,23 @@ def rows(profiles: list[Profile]) -> Iterator[list[object]]:
     yield row("floor, ms", lambda one: one.floor_s * 1e3)
     yield row("a step, ms", lambda one: one.step_s * 1e3)
     yield row("share of the floor, %", lambda one: 100 * one.floor_s / one.step_s, 0)
+    clocked = [profile.clocked for profile in profiles]
     for name in OPERATIONS:
-        if max(profile.operations[name] for profile in profiles) * 1e3 >= LEAST_MS:
-            yield row(f"`{name}`, ms", lambda one, name=name: one.operations[name] * 1e3, 2)  # type: ignore[misc]
-    yield row("the rest, ms", lambda one: (one.clocked_s - sum(one.operations.values())) * 1e3, 2)
+        taken_ms = [column.operations[name] * 1e3 for column in clocked]
+        if max(taken_ms) >= LEAST_MS:
+            yield [f"`{name}`, ms", *(number(ms, 2) for ms in taken_ms)]
+    rest_s = [column.step_s - sum(column.operations.values()) for column in clocked]
+    yield ["the rest, ms", *(number(seconds * 1e3, 2) for seconds in rest_s)]
+
+
+def measured(config: EngineConfig, options: argparse.Namespace, *, clocked: bool) -> list[Column]:
+    """The columns of an engine that is loaded for them and gone behind them."""
+    now = time.thread_time if options.cpu_time else time.perf_counter
+    core, _ = load_engine(config)
+    steps = Steps(core, now, Clock(now) if clocked else None)
+    columns = [steps.decoding(requests, options.steps) for requests in options.requests]
+    size, few = config.max_num_batched_tokens, max(3, options.steps // 8)
+    return columns + [steps.reading(depth, size, few) for depth in options.prompts]
 
 
 def main() -> None:
@@ -252,20 +266,13 @@ def main() -> None:
         model=options.model, threads=1 if options.cpu_time else None, enable_prefix_caching=False,
         speculative_config="none", max_step_ms=0,
     )  # fmt: skip
-    core, _ = load_engine(config)
-    clock = time.thread_time if options.cpu_time else time.perf_counter
-    steps = Steps(core, core.info().weight_codec, clock)
-    profiles = [steps.decoding(requests, options.steps) for requests in options.requests]
-    size = config.max_num_batched_tokens
-    profiles += [
-        steps.reading(depth, size, max(3, options.steps // 8)) for depth in options.prompts
-    ]
+    plain = measured(config, options, clocked=False)
+    anew = measured(replace(config, enforce_eager=True), options, clocked=True)
+    profiles = [Profile(*columns) for columns in zip(plain, anew, strict=True)]
     if options.json:
-        print(
-            json.dumps([{**profile._asdict(), "floor_s": profile.floor_s} for profile in profiles])
-        )
+        print(json.dumps([profile.as_dict() for profile in profiles]))
     else:
-        print(table(("", *(profile.name for profile in profiles)), list(rows(profiles))))
+        print(table(("", *(column.name for column in plain)), list(rows(profiles))))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from headrace.catalog import Catalog
@@ -153,13 +154,13 @@ def _distserve(path: Path, left_out: Counter[str]) -> Iterator[Published]:
             left_out[f"distserve: {model} is not in the catalog"] += len(by_tensor)
             continue
         for tensor, fit in by_tensor.items():
-            base = {"source": "distserve", "model": "opt-13b", "hardware": "a100-sxm",
-                    "tensor": int(tensor), "quantization": "f16", "load": "alone",
-                    "runtime": "vllm"}  # fmt: skip
+            published = partial(
+                Published, source="distserve", model="opt-13b", hardware="a100-sxm",
+                tensor=int(tensor), quantization="f16", load="alone", runtime="vllm",
+            )  # fmt: skip
             one, each, square = fit["prefill"]
             for tokens in _DISTSERVE_PROMPTS:
-                yield Published(
-                    **base,
+                yield published(
                     id=f"opt-13b tp{tensor} prefill {tokens}",
                     prompt_tokens=tokens,
                     output_tokens=1,
@@ -169,8 +170,7 @@ def _distserve(path: Path, left_out: Counter[str]) -> Iterator[Published]:
             one, context, request = fit["decoding_smallbs"]
             for batch in _DISTSERVE_BATCHES:
                 total = one + context * batch * _DISTSERVE_CONTEXT + request * batch
-                yield Published(
-                    **base,
+                yield published(
                     id=f"opt-13b tp{tensor} decode x{batch} at {_DISTSERVE_CONTEXT}",
                     prompt_tokens=_DISTSERVE_CONTEXT,
                     output_tokens=1,

@@ -91,7 +91,8 @@ def judged(source: Path, path: Path, text: Path, limit: int | None, threads: int
     checkpoints = [open_checkpoint(source), open_checkpoint(path)]
     windows = windows_of_file(checkpoints[0], text, CONTEXT, limit=limit)
     loaded = load_models(checkpoints, EngineConfig(threads=threads), CONTEXT)
-    return divergence(*loaded.models, loaded.ops, windows)
+    base, other = loaded.models
+    return divergence(base, other, loaded.ops, windows)
 
 
 def errors_of(source: Path, path: Path, importance: ImportanceFile) -> dict[str, tuple[str, float]]:
@@ -183,14 +184,14 @@ def _ratios(rows: Sequence[Row]) -> list[str]:
     """Lines of a table: ratios of the errors of tensors, ours over llama-quantize's, by kind."""
     by_key = {(row.model, row.type, row.importance, row.program): row for row in rows}
     ratios: dict[tuple[str, bool], list[float]] = {}
-    for (*file, program), row in by_key.items():
-        other = by_key.get((*file, "llama-quantize"))
+    for (model, mix, importance, program), row in by_key.items():
+        other = by_key.get((model, mix, importance, "llama-quantize"))
         if program != "headrace" or other is None:
             continue
         for name, (kind, error) in row.errors.items():
             other_kind, other_error = other.errors.get(name, ("", 0.0))
             if kind == other_kind and other_error:
-                ratios.setdefault((kind, row.importance), []).append(error / other_error)
+                ratios.setdefault((kind, importance), []).append(error / other_error)
     lines = [
         "| kind | importance | tensors | least | median | largest |",
         "|---|---|---|---|---|---|",

@@ -96,4 +96,5 @@ def _pool(codec: Codec, width: int) -> npt.NDArray[np.uint8]:
         return random_rows(codec, rng, POOL, values, width**-0.5)
     # Codes of 2^-6 to 2^-4, of either sign.
     signs = rng.integers(0, 2, (POOL, values), np.uint8) << 7
-    return rng.integers(8, 24, (POOL, values), np.uint8) | signs
+    codes: npt.NDArray[np.uint8] = rng.integers(8, 24, (POOL, values), np.uint8) | signs
+    return codes

@@ -10,14 +10,17 @@ and output are whole and apart, as the models have them.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from random_rows import random_rows
-from shaped_model import Mixture, mixture, tokenizer
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.random_rows import random_rows
+from benchmarks.shaped_model import Mixture, mixture, tokenizer
 from headrace.weights.codecs import Codec, get_codec
 from headrace.weights.gguf.values import FILE_TYPES
 from headrace.weights.gguf.writer import write_gguf_file
@@ -212,7 +215,7 @@ def _experts(shape: Mixed, kinds: Mixture, layer: int, draw: _Draw) -> Iterator[
 
 def metadata(name: str, shape: Mixed, file_type: int) -> dict[str, Any]:
     """What the file says of the model."""
-    own = {
+    own: dict[str, Any] = {
         "block_count": shape.layers,
         "context_length": 40960,
         "embedding_length": shape.hidden,

@@ -14,13 +14,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from random_rows import random_rows
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.random_rows import random_rows
 from headrace.weights.codecs import CODECS, Codec, get_codec
 from headrace.weights.gguf.values import FILE_TYPES
 from headrace.weights.gguf.writer import write_gguf_file

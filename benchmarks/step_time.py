@@ -29,9 +29,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
-from markdown import number, surroundings, surroundings_line, table, tell
-from standalone import standalone
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.markdown import number, surroundings, surroundings_line, table, tell
+from benchmarks.standalone import standalone
 from headrace.page.plots.frame import Key, Plot
 from headrace.page.plots.lines import Axis, Line, Point, lines_plot
 

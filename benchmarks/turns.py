@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from headrace.ops.cpu import CpuOps
-from headrace.telemetry.machine import DRAM_FOOTPRINT_BYTES
+from headrace.telemetry.machine import ATTENTION_KINDS, DRAM_FOOTPRINT_BYTES
 
 Name = TypeVar("Name", bound=Hashable)
 Clock = Callable[[], float]
@@ -22,14 +22,15 @@ LEAST_TURNS = 5
 class Limits:
     """bytes per second; operations per second, a multiply and an add being two.
 
-    bf16: that of f32 at levels that have no such multiply; of tiles at `amx`, which
-    attention, by VDPBF16PS there, cannot reach.
+    bf16: that of f32 at levels that have no such multiply. attention: of bf16 K and V, that of bf16
+    but where its products have tiles.
     """
 
     read: float
     f32: float
     bf16: float
     int8: float
+    attention: float
 
     def best(self, other: Limits) -> Limits:
         """The higher of each."""
@@ -38,6 +39,7 @@ class Limits:
             max(self.f32, other.f32),
             max(self.bf16, other.bf16),
             max(self.int8, other.int8),
+            max(self.attention, other.attention),
         )
 
 
@@ -48,7 +50,9 @@ def measured_limits(ops: CpuOps, times: int = 5) -> Limits:
         return max(ops.peak_rate(kind) or 0.0 for _ in range(times))
 
     read = max(ops.read_bandwidth(DRAM_FOOTPRINT_BYTES) for _ in range(times))
-    return Limits(read, peak("f32"), peak("bf16") or peak("f32"), peak("int8"))
+    f32, bf16 = peak("f32"), peak("bf16")
+    attention = next(rate for kind in ATTENTION_KINDS if (rate := peak(kind)))
+    return Limits(read, f32, bf16 or f32, peak("int8"), attention)
 
 
 def clock_of(threads: int) -> Clock:

@@ -324,8 +324,10 @@ struct Weighing {
   float bound;
 };
 
-// What multiplies are counted by.
-enum class Operands : int32_t { f32 = 0, bf16 = 1, int8 = 2 };
+// What multiplies are counted by. bf16_pairs: those of attention, where products of bf16 have other
+// instructions (tiles).
+enum class Operands : int32_t { f32 = 0, bf16 = 1, int8 = 2, bf16_pairs = 3 };
+constexpr int kOperands = 4;
 constexpr int64_t kProbeBytes = 512;
 
 struct Kernels {
@@ -368,7 +370,7 @@ struct Kernels {
   // What the machine can do: both return a value only so that the work is not left out.
   float (*probe_read)(const uint8_t* p, int64_t bytes);  // a multiple of kProbeBytes
   float (*probe_multiply)(Operands kind, int64_t rounds);
-  int64_t probe_ops[3];  // operations of a round; 0 where the level does not multiply that kind
+  int64_t probe_ops[kOperands];  // operations of a round; 0 where the level does not multiply that kind
 };
 
 }  // namespace headrace

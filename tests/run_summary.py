@@ -47,7 +47,8 @@ class RunSummary:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add one phase of one test."""
         # Not of the keywords: among those are names of folders, and one is called "load".
-        marks = str(dict(report.user_properties).get(MARKS, "")).split()
+        properties = dict(report.user_properties)
+        marks, used_s = str(properties.get(MARKS, "")).split(), properties.get("cpu_s")
         for part in (
             self._parts[part_of(report.nodeid)],
             *(self._markers[name] for name in marks),
@@ -55,7 +56,7 @@ class RunSummary:
             part.wall_s += report.duration
             if report.when == "call":
                 part.tests += 1
-                part.cpu_s += dict(report.user_properties).get("cpu_s", 0.0)  # type: ignore[arg-type]
+                part.cpu_s += used_s if isinstance(used_s, float) else 0.0
         if report.skipped and not hasattr(report, "wasxfail"):
             self._skips[skip_reason(report)] += 1
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.agents.recorded import Lengths
+from benchmarks.shaped_model import tokenizer
 from headrace.weights.conversion.to_gguf import write_gguf
 from headrace.weights.open import open_checkpoint
 from tests.tiny import tiny_checkpoint
@@ -67,10 +68,6 @@ def _qwen3(assets: Path, folder: Path) -> AgentModel:
 
 
 def _gpt_oss(assets: Path, folder: Path) -> AgentModel:
-    # Its neighbours are named as from a program in that folder.
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    from shaped_model import tokenizer
-
     path = folder / "gpt-oss.gguf"
     if not path.is_file():
         checkpoint = tiny_checkpoint(

@@ -112,12 +112,14 @@ def plot_of(speeds: Mapping[str, Sequence[float]], seconds: float) -> Plot:
         for place, (name, rates) in enumerate(speeds.items())
     ]
     phases = ", ".join(phase.name for phase in PHASES)
-    return lines_plot(
+    plot = lines_plot(
         f"off (orange), fixed (blue), auto (green): {phases}", lines,
         Axis("seconds", lambda value: f"{value:g}"),
         Axis("tokens per second", lambda value: f"{value:,.0f}"),
         wide=True,
     )  # fmt: skip
+    assert plot is not None, "each phase is a line of two points"
+    return plot
 
 
 def main() -> int:

@@ -213,10 +213,10 @@ class Replayed(NamedTuple):
     @property
     def worst_of_best(self) -> float:
         """Its least share of the best length of that phase."""
-        return min(
-            own.rate / max(pace.rate for pace in others)
-            for own, *others in zip(self.auto, *self.fixed.values(), strict=True)
-        )
+        best: list[float] = [
+            max(pace.rate for pace in paces) for paces in zip(*self.fixed.values(), strict=True)
+        ]
+        return min(own.rate / rate for own, rate in zip(self.auto, best, strict=True))
 
 
 def replayed(

@@ -149,6 +149,52 @@ def _start(stack: ExitStack, program: str, model: str, threads: int, extra: list
     return url
 
 
+def measured(
+    options: argparse.Namespace,
+    ours: Ours,
+    program: str | None,
+    cost: float,
+    length: int,
+    chance: float,
+) -> dict[str, Any]:
+    """One cell: off and on in turns, of our engine and of the peer's program.
+
+    cost: what a step with `length` drafts takes over one without.
+    """
+    expected = expected_tokens_per_pass(chance, length)
+    found: dict[str, Any] = {
+        "chance": chance,
+        "length": length,
+        "expected": expected,
+        "formula": expected / cost,
+        "ours": pairs(
+            options.pairs,
+            lambda: ours.tokens_per_s(0, 0.0),
+            lambda: ours.tokens_per_s(length, chance),
+        ),
+    }
+    found["tokens_per_step"] = statistics.mean(ours.tokens_per_step[-options.pairs :])
+    if program is not None:
+        rates = ",".join(f"{chance**place:.6f}" for place in range(1, length + 1))
+        source = [
+            "--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "1",
+            "--spec-ngram-simple-size-m", str(length),
+        ]  # fmt: skip
+        if options.draft:
+            source = ["--spec-type", "draft-simple", "--spec-draft-model", options.draft]
+        extra = [*source, "--spec-draft-n-max", str(length), "--spec-synth-rates", rates]
+        with servers() as stack:
+            off, on = (
+                _start(stack, program, options.model, options.threads, more) for more in ([], extra)
+            )
+            found["llama-server"] = pairs(
+                options.pairs,
+                lambda: peer_tokens_per_s(off, options.tokens),
+                lambda: peer_tokens_per_s(on, options.tokens),
+            )
+    return found
+
+
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
@@ -170,45 +216,13 @@ def main() -> int:
         draft_s = measured_rows(options.draft, [1, 2], threads=options.threads).of(1)
     program = built(options.llama).tool("llama-server") if options.llama else None
     cells: list[dict[str, Any]] = []
-    ours: Ours | None = None
-    for length, chance in itertools.product(options.lengths, options.chances):
-        tell(f"{length} drafts, chance {chance:g}")
-        if not cells or cells[-1]["length"] != length:
-            ours = None  # its weights go before the next are read
-            ours = Ours(options.model, options.tokens, options.threads, options.draft, length)
-        cost = (rows.of(1 + length) + length * draft_s) / rows.of(1)
-        found: dict[str, Any] = {
-            "chance": chance,
-            "length": length,
-            "expected": expected_tokens_per_pass(chance, length),
-            "formula": expected_tokens_per_pass(chance, length) / cost,
-            "ours": pairs(
-                options.pairs,
-                lambda ours=ours: ours.tokens_per_s(0, 0.0),  # type: ignore[misc]
-                lambda ours=ours, chance=chance, length=length: ours.tokens_per_s(length, chance),  # type: ignore[misc]
-            ),
-        }
-        found["tokens_per_step"] = statistics.mean(ours.tokens_per_step[-options.pairs :])
-        if program is not None:
-            rates = ",".join(f"{chance**place:.6f}" for place in range(1, length + 1))
-            source = [
-                "--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "1",
-                "--spec-ngram-simple-size-m", str(length),
-            ]  # fmt: skip
-            if options.draft:
-                source = ["--spec-type", "draft-simple", "--spec-draft-model", options.draft]
-            extra = [*source, "--spec-draft-n-max", str(length), "--spec-synth-rates", rates]
-            with servers() as stack:
-                urls = [
-                    _start(stack, program, options.model, options.threads, more)
-                    for more in ([], extra)
-                ]
-                found["llama-server"] = pairs(
-                    options.pairs,
-                    lambda urls=urls: peer_tokens_per_s(urls[0], options.tokens),  # type: ignore[misc]
-                    lambda urls=urls: peer_tokens_per_s(urls[1], options.tokens),  # type: ignore[misc]
-                )
-        cells.append(found)
+    for length in options.lengths:
+        ours = Ours(options.model, options.tokens, options.threads, options.draft, length)
+        for chance in options.chances:
+            tell(f"{length} drafts, chance {chance:g}")
+            cost = (rows.of(1 + length) + length * draft_s) / rows.of(1)
+            cells.append(measured(options, ours, program, cost, length, chance))
+        del ours  # its weights go before the next are read
     if options.json:
         sys.stdout.write(json.dumps({"on": facts, "cells": cells}) + "\n")
         return 0

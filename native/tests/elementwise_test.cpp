@@ -205,7 +205,8 @@ void check_embed(const Kernels& kernels, Checks& checks) {
 
 // What the limits are measured with: it runs, and reads no more than it should.
 void check_probe(const Kernels& kernels, Checks& checks) {
-  for (const Operands kind : {Operands::f32, Operands::bf16, Operands::int8}) {
+  for (const Operands kind :
+       {Operands::f32, Operands::bf16, Operands::int8, Operands::bf16_pairs}) {
     if (kernels.probe_ops[static_cast<int>(kind)] == 0) continue;
     checks.that(std::isfinite(kernels.probe_multiply(kind, 3)), "multiplies of the probe");
   }

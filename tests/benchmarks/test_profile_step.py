@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.profile_step import peaks
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -31,3 +33,26 @@ def test_a_decode_step_has_its_products_and_attention() -> None:
     operations = column["operations"]
     assert operations["linear"] > 0
     assert operations["paged_attention"] > 0
+
+
+@pytest.mark.parametrize(
+    ("rates", "products", "attention"),
+    [
+        ({"f32": 2.0, "int8": 8.0}, 2.0, 2.0),
+        ({"f32": 2.0, "bf16": 4.0, "int8": 8.0}, 4.0, 4.0),
+        ({"f32": 2.0, "bf16": 32.0, "int8": 64.0, "bf16_pairs": 4.0}, 32.0, 4.0),
+    ],
+    ids=["avx512", "avx512_bf16", "amx"],
+)
+def test_attention_has_the_peak_of_what_it_multiplies_by(
+    rates: dict[str, float], products: float, attention: float
+) -> None:
+    class Level:
+        """A backend of a level with these rates."""
+
+        level, num_threads = "any", 1
+        read_bandwidth = staticmethod(float)
+        peak_rate = staticmethod(rates.get)
+
+    found = peaks(Level(), "BF16")
+    assert (found.products_per_s, found.attention_per_s) == (products, attention)

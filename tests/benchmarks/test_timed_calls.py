@@ -17,7 +17,7 @@ from benchmarks.turns import LEAST_TURNS, Limits, in_turns
 from headrace.ops.cpu import CpuOps
 from headrace.ops.kv import AttentionShape
 
-LIMITS = Limits(read=4e10, f32=2e11, bf16=5e11, int8=1e12)
+LIMITS = Limits(read=4e10, f32=2e11, bf16=5e11, int8=1e12, attention=5e11)
 HEADS = AttentionShape(4, 2, 16, 0.25)
 
 

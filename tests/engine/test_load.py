@@ -14,7 +14,7 @@ from headrace.embedded import embedded_model
 from headrace.engine.load import count_tokens, load_engine
 from headrace.engine.memory.kv_memory import CachePlan, plan_kv_cache
 from headrace.errors import CheckpointError, HeadraceError
-from headrace.ops.interface import DeviceMemory
+from headrace.ops.device import DeviceMemory
 from headrace.ops.reference import ReferenceOps
 from headrace.weights.checkpoint import TokenizerData
 from headrace.weights.store.resolve import resolve_model

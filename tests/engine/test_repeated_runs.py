@@ -12,8 +12,8 @@ from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
 from headrace.engine.repeated_runs import MOST_RECORDINGS, MOST_TOKENS, RepeatedRuns
 from headrace.models import load_model
-from headrace.ops.interface import Array
 from headrace.ops.kv import RaggedBatch
+from headrace.ops.operands import Array
 from headrace.ops.reference import ReferenceOps
 from tests.engine.mock import NUM_TOKENS, drain, real_ops, submit
 from tests.tiny import tiny_checkpoint

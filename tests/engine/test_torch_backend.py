@@ -19,7 +19,7 @@ from headrace.engine.memory.kv_memory import REST_BYTES
 from headrace.engine.memory.report import memory_report
 from headrace.errors import ConfigError
 from headrace.models import load_model, read_config
-from headrace.ops.interface import DeviceMemory
+from headrace.ops.device import DeviceMemory
 from headrace.ops.placement import with_experts
 from headrace.weights.open import open_checkpoint
 from tests.engine.mock import drain, real_ops, submit

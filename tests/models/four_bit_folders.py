@@ -213,8 +213,8 @@ def small_floats(
     of_groups = codes.view(np.uint8)
     tensors.append(source_of_rows(of_groups, scales.shape, f"{module}weight_scale", F8_E4M3))
     if layout.kind == "modelopt":
-        tensors.append(source_of_array(whole.reshape(()), f"{module}weight_scale_2"))
-        tensors.append(source_of_array(np.float32(0.1).reshape(()), f"{module}input_scale"))
+        tensors.append(source_of_array(np.array(whole, np.float32), f"{module}weight_scale_2"))
+        tensors.append(source_of_array(np.array(0.1, np.float32), f"{module}input_scale"))
     else:
         tensors.append(source_of_array(given.reshape(1), f"{module}weight_global_scale"))
         tensors.append(source_of_array(np.ones(1, np.float32), f"{module}input_global_scale"))

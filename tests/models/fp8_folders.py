@@ -157,7 +157,7 @@ def write_fp8(
         ending = layout.ending if name.endswith(".weight") else layout.ending.removeprefix("weight")
         packed.append(scale_source(f"{module}{ending}", scales, layout, exact.shape[:-1]))
         if layout.shape == "scalar":
-            packed.append(source_of_array(np.float32(0.5).reshape(()), f"{module}input_scale"))
+            packed.append(source_of_array(np.array(0.5, np.float32), f"{module}input_scale"))
         same.append(source_of_array(values[name], name, plain))
     write_safetensors_file(path / "model.safetensors", same)
     quantised = folder / "fp8"

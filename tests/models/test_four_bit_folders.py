@@ -12,7 +12,8 @@ from headrace import LLM, SamplingParams
 from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.models import load_model
 from headrace.ops import make_ops
-from headrace.ops.interface import Norm, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.operands import Norm
 from headrace.plan.header import bytes_by_codec
 from headrace.weights.codecs import GROUPED, MXFP4, RAW
 from headrace.weights.conversion.convert import write_gguf, write_hf_folder

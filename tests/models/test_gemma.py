@@ -15,7 +15,8 @@ from headrace.models import load_model
 from headrace.models.families.gemma2 import Gemma2
 from headrace.models.families.gemma3 import Gemma3
 from headrace.models.layer_cache import cache_layout
-from headrace.ops.interface import EmbeddingWeight, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.operands import EmbeddingWeight
 from headrace.ops.reference.backend import ReferenceOps
 from headrace.weights.architectures import ARCHITECTURES, GGUFKeys
 from headrace.weights.gguf.values import Metadata

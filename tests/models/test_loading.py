@@ -13,8 +13,9 @@ import pytest
 from headrace.errors import CheckpointError, ConfigError, UnsupportedModelError
 from headrace.models import Model, load_model
 from headrace.models.families.qwen3 import Qwen3Layer
-from headrace.ops.interface import Ops, RopeTable
+from headrace.ops.interface import Ops
 from headrace.ops.kv import LayerPlace, RaggedBatch
+from headrace.ops.operands import RopeTable
 from headrace.ops.reference.backend import ReferenceOps
 from headrace.weights.architectures import ROPE_FACTORS
 from headrace.weights.checkpoint import Checkpoint, Conventions

@@ -9,7 +9,8 @@ import pytest
 
 from headrace.models import load_model
 from headrace.ops import make_ops
-from headrace.ops.interface import Array, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.operands import Array
 from headrace.ops.placement import ALL_LAYERS, layer_of_expert, with_experts
 from headrace.ops.reference import ReferenceOps
 from tests.engine.mock import real_ops

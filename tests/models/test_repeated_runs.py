@@ -9,8 +9,9 @@ import pytest
 
 from headrace.engine.repeated_runs import RepeatedRuns
 from headrace.models import load_model
-from headrace.ops.interface import Array, Ops
+from headrace.ops.interface import Ops
 from headrace.ops.kv import RaggedBatch
+from headrace.ops.operands import Array
 from tests.models.cases import Session
 from tests.tiny import Family, tiny_checkpoint
 from tests.tiny_families import tiny_family_names

@@ -52,7 +52,8 @@ def test_the_probe_knows_what_a_level_multiplies(level: str) -> None:
     assert native.peak_multiplies("f32") > 0
     assert native.peak_multiplies("int8") > 0
     assert (native.peak_multiplies("bf16") > 0) == (level in ("amx", "avx512_bf16"))
-    with pytest.raises(ValueError, match="kind f64 is not f32, bf16 or int8"):
+    assert (native.peak_multiplies("bf16_pairs") > 0) == (level == "amx")
+    with pytest.raises(ValueError, match="kind f64 is not f32, bf16, int8 or bf16_pairs"):
         native.peak_multiplies("f64")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,6 +45,15 @@ def test_ridges(bandwidth: float, peak: float, ridge: float) -> None:
 def test_batch_from_which_decode_is_bound_by_compute() -> None:
     assert compute_bound_batch(H100, 2) == pytest.approx(295, abs=0.5)
     assert compute_bound_batch(H100, 0.5) == pytest.approx(74, abs=0.5)
+
+
+def test_attention_may_have_a_peak_of_its_own() -> None:
+    work = Work(0, 9e12, attention_operations=3e12)
+    assert roofline(1e12, 3e12, mfu=0.5).time(work).compute_s == pytest.approx(6)
+    apart = replace(roofline(1e12, 3e12, mfu=0.5), attention_operations_per_s=0.5e12)
+    assert apart.time(work).compute_s == pytest.approx((2 + 6) / 0.5)
+    with pytest.raises(ConfigError, match="attention_operations_per_s is 0"):
+        replace(apart, attention_operations_per_s=0)
 
 
 def test_f12_f15_a_single_stream_uses_a_third_of_a_percent() -> None:

@@ -12,7 +12,7 @@ from headrace.plan.memory.kv_cache import kv_kind
 from headrace.plan.memory.memory import Storage
 from headrace.plan.model.model_shape import shape_of_catalog
 from headrace.plan.speed.replica import Replica, ReplicaChoice, replica_of
-from headrace.plan.speed.speed import Load
+from headrace.plan.speed.speed import Load, SpeedModel
 from headrace.plan.speed.speed_plan import Draft, speed_plan
 from headrace.telemetry.machine import Machine, PeakRate, ReadBandwidth
 
@@ -112,6 +112,26 @@ def test_this_machine_is_as_it_was_measured(catalog: Catalog) -> None:
     assert "70% (60% to 80%) of what was measured here" in said and "data sheet" not in said
     assert {given.basis for given in one.device.inputs} == {"measured"}
     assert replica(catalog, choice, "f16", "qwen3-0.6b", machine).model.setup.compute_type == "fp32"
+
+
+def test_attention_of_this_machine_is_not_multiplied_by_tiles(catalog: Catalog) -> None:
+    def model_of(peaks: dict[str, float]) -> SpeedModel:
+        machine = Machine(
+            "cpu", 2, 1 << 33, "2026-01-02T03:04:05Z", [ReadBandwidth("amx", 2, 10**9, 2e10)],
+            [PeakRate("amx", 2, kind, rate) for kind, rate in peaks.items()],
+        )  # fmt: skip
+        return replica(catalog, ReplicaChoice(hardware="this"), "bf16", "qwen3-0.6b", machine).model
+
+    rates = {"f32": 2e11, "bf16": 8e12, "int8": 16e12}
+    tiles, pairs = model_of(rates), model_of({**rates, "bf16_pairs": 1e12})
+    device = pairs.setup.device
+    assert (device.peak("bf16"), device.attention_operations_per_s) == (8e12, 1e12)
+    assert ("peak of attention", 1e12) in [(one.name, one.value) for one in device.inputs]
+    # 28 layers of 16 heads of 128, K and V, a multiply and an add: of each pair of tokens.
+    attention = 28 * 16 * 2 * 128 * 2 * (4096 * 4097 / 2)
+    slower = pairs.prefill(4096).parts.compute_s - tiles.prefill(4096).parts.compute_s
+    share = pairs.setup.efficiencies.compute.value
+    assert slower == pytest.approx(attention * (1 / 1e12 - 1 / 8e12) / share)
 
 
 def test_a_card_of_this_machine_is_as_it_was_measured(catalog: Catalog) -> None:

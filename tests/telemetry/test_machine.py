@@ -56,6 +56,23 @@ def test_reads_are_of_the_smallest_footprint_that_holds_the_bytes() -> None:
     assert msgspec.structs.replace(machine, read=[]).read_from(1e6) == []
 
 
+AMX = [PeakRate("amx", 2, kind, rate) for kind, rate in (
+    ("f32", 5e11), ("bf16", 8e12), ("bf16_pairs", 1e12), ("int8", 16e12),
+)]  # fmt: skip
+"""Tiles multiply bf16 eight times as fast as pairs do."""
+
+
+def test_attention_has_the_rate_of_what_it_multiplies_by() -> None:
+    machine = measured()
+    assert machine.attention_rate() == 5e11, "no bf16 multiply there"
+    pairs = PeakRate("avx512_bf16", 2, "bf16", 9e11)
+    faster = msgspec.structs.replace(machine, peak=[*machine.peak, pairs])
+    assert faster.attention_rate() == 9e11
+    tiles = msgspec.structs.replace(machine, peak=[*faster.peak, *AMX])
+    assert tiles.attention_rate() == 1e12
+    assert msgspec.structs.replace(machine, peak=[]).attention_rate() is None
+
+
 def test_limits_are_those_of_level_threads_and_codec() -> None:
     machine = measured()
     assert machine.limits("avx512", 2, "F16") == (8e10, 5e11, "f32")

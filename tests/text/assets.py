@@ -82,9 +82,8 @@ def _harmony(folder: Path) -> Tokenizer:
 def _whisper(folder: Path) -> Tokenizer:
     """GPT-2's vocabulary; what the post-processor puts around a text is the caller's."""
     files = folder / "tiktoken"
-    special = ("<|endoftext|>", *WHISPER)
     ids = json.loads((files / "encoder.json").read_text(encoding="utf-8"))
-    special = tuple(token for token in special if token not in ids)
+    special = tuple(token for token in ("<|endoftext|>", *WHISPER) if token not in ids)
     arrays = dict(composed_arrays(files / "encoder.json", files / "vocab.bpe", "gpt-2", special))
     arrays["token_type"][ids["<|endoftext|>"]] = CONTROL
     return from_gguf(arrays)

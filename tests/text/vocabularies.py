@@ -117,7 +117,7 @@ def real(assets: Path, name: str) -> Tokenizer:
     folder = assets / "tokenizers"
     if name == "qwen2":
         qwen = folder / "qwen2"
-        special = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+        special: tuple[str, ...] = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
         arrays = composed_arrays(qwen / "vocab.json", qwen / "merges.lf.txt", "qwen2", special)
     elif name == "llama-bpe":
         llama = folder / "ollama-llama3.2" / "llama3.2"

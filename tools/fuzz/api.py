@@ -159,7 +159,7 @@ def _with_own_server(options: argparse.Namespace) -> Outcome:
                 server.terminate()
                 server.wait(60)
         tracebacks = log.read_text(encoding="utf-8").count("Traceback")
-    more = () if alive else (f"the server ended with {server.returncode}",)
+    more: tuple[str, ...] = () if alive else (f"the server ended with {server.returncode}",)
     if tracebacks:
         more += (f"{tracebacks} tracebacks in the server's log",)
     return Outcome(

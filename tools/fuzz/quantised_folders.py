@@ -35,7 +35,7 @@ from headrace.weights.codecs import (
     WORDS,
     Codec,
 )
-from headrace.weights.hugging_face.folder import SINGLE
+from headrace.weights.hugging_face.names import SINGLE
 from headrace.weights.open import open_checkpoint
 from headrace.weights.safetensors.writer import write_safetensors_file
 from headrace.weights.tensors.source import source_of_rows

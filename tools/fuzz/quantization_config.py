@@ -68,8 +68,9 @@ def make_target() -> Target:
             if len(str(error)) > MAX_ERROR_CHARACTERS:
                 raise AssertionError(f"an error of {len(str(error))} characters") from error
             return type(error).__name__
-        for module in MODULES if storage is not None else ():
-            storage.format_of(module)
+        if storage is not None:
+            for module in MODULES:
+                storage.format_of(module)
         return "read"
 
     return Target(seeds(), mutate, attempt)

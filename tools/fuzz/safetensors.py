@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import CheckpointError, UnsupportedModelError
-from headrace.weights.hugging_face.folder import INDEX, SINGLE
+from headrace.weights.hugging_face.names import INDEX, SINGLE
 from headrace.weights.open import open_checkpoint
 from headrace.weights.safetensors.writer import write_safetensors_file
 from headrace.weights.tensors.source import source_of_array

@@ -59,7 +59,8 @@ def attempt(data: bytes) -> str:
     value = json.loads(data)
     if not isinstance(value, dict) or "kind" not in value:
         return "empty"
-    kind, grammar = value["kind"], value["grammar"]
+    kind: str = value["kind"]
+    grammar = value["grammar"]
     field = {"schema": "guided_json", "regex": "guided_regex", "gbnf": "grammar"}[kind]
     rng = random.Random(value["seed"])
     try:

@@ -236,7 +236,7 @@ def _unigram() -> dict[str, Any]:
 def _words(kind: str) -> dict[str, Any]:
     tokens = ["<pad>", "<s>", "</s>", "<tool>", "[UNK]", "a", "b", "hello", "##a", "##b", "##world"]
     vocab = {token: token_id for token_id, token in enumerate(tokens)}
-    model = {"type": kind, "vocab": vocab, "unk_token": "[UNK]"}
+    model: dict[str, Any] = {"type": kind, "vocab": vocab, "unk_token": "[UNK]"}
     if kind == "WordPiece":
         model |= {"continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
     return _file(

@@ -12,13 +12,14 @@ import asyncio
 import json
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from tools.soak.soak import Length, Report, soak
-from tools.soak.watch import total
+from tools.soak.watch import Held, total
 
 CODECS = ("BF16", "Q8_0", "Q4_K_M")
 
@@ -76,14 +77,15 @@ def _table(reports: list[Report]) -> Table:
         table.add_row(name, *(f"{report.counts[name]:,}" for report in reports))
     for name in ("vllm:num_preemptions_total", "vllm:prefix_cache_hits_total"):
         table.add_row(name, *(f"{total(report.metrics, name):,.0f}" for report in reports))
-    for name, of in (
+    figures: tuple[tuple[str, Callable[[Held], float]], ...] = (
         ("server MB", lambda held: held.server_bytes / 1e6),
         ("engine MB", lambda held: held.engine_bytes / 1e6),
         ("server handles", lambda held: held.server_handles),
         ("engine handles", lambda held: held.engine_handles),
         ("server threads", lambda held: held.server_threads),
         ("tasks", lambda held: held.tasks),
-    ):
+    )
+    for name, of in figures:
         ends = [(of(report.held[0]), of(report.held[-1])) for report in reports]
         table.add_row(name, *(f"{first:.0f} → {last:.0f}" for first, last in ends))
     table.add_row("problems", *(str(len(report.problems)) for report in reports))

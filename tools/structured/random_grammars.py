@@ -97,7 +97,8 @@ def _part(rng: random.Random, names: list[str], depth: int) -> str:
 def changed(text: str, rng: random.Random) -> str:
     """A text that differs from one in one place."""
     at = rng.randint(0, len(text))
-    return text[:at] + rng.choice(("", *_LETTERS, "\n", '"')) + text[at + rng.randint(0, 1) :]
+    put: str = rng.choice(("", *_LETTERS, "\n", '"'))
+    return text[:at] + put + text[at + rng.randint(0, 1) :]
 
 
 def several(text: str, rng: random.Random, count: int) -> Iterator[str]:

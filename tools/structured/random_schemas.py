@@ -51,6 +51,12 @@ _REFUSED: tuple[dict[str, Json], ...] = (
 )  # fmt: skip
 
 
+# What says nothing of a value.
+_NOTES: tuple[dict[str, Json], ...] = (
+    {"title": "t"}, {"default": 1}, {"x-guidance": {"lenient": True}}, {"nullable": True},
+)  # fmt: skip
+
+
 def draw(rng: random.Random) -> dict[str, Json]:
     """A schema."""
     definitions = [f"d{index}" for index in range(rng.choice((0, 0, 1, 2)))]
@@ -77,9 +83,7 @@ def _schema(rng: random.Random, depth: int, definitions: list[str]) -> dict[str,
     if rng.random() < 0.04:
         schema |= rng.choice(_REFUSED)
     if rng.random() < 0.05:
-        schema |= rng.choice(
-            ({"title": "t"}, {"default": 1}, {"x-guidance": {"lenient": True}}, {"nullable": True})
-        )
+        schema |= rng.choice(_NOTES)
     return schema
 
 

@@ -25,7 +25,7 @@ MB = 1_000_000
 FOOTPRINTS_MB = (1, 4, 16, 64, DRAM_FOOTPRINT_BYTES // MB, 2000)
 """From within a core's own cache to far beyond any: each costs well under a second to read."""
 
-KINDS = ("f32", "bf16", "int8")
+KINDS = ("f32", "bf16", "bf16_pairs", "int8")
 
 
 class Probe(Protocol):

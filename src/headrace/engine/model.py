@@ -10,8 +10,8 @@ from typing import Protocol
 
 from headrace.models.cost import CostModel
 from headrace.models.layer_cache import CacheLayout
-from headrace.ops.interface import Array
 from headrace.ops.kv import KVCacheArrays, KVCacheSpec, RaggedBatch
+from headrace.ops.operands import Array
 
 
 class Model(Protocol):

@@ -14,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.engine.model import Model
-from headrace.ops.interface import Array, Ops, RunRecording
+from headrace.ops.interface import Ops
 from headrace.ops.kv import FollowingBatch, KVCacheArrays, RaggedBatch
+from headrace.ops.operands import Array
+from headrace.ops.recording import RunRecording
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 """Numbers of requests. Each pads a batch to twice as much at most, and a step whose weights are the

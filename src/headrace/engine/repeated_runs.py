@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from headrace.ops.interface import Array, Ops, RunRecording
+from headrace.ops.interface import Ops
 from headrace.ops.kv import RaggedBatch
+from headrace.ops.operands import Array
+from headrace.ops.recording import RunRecording
 
 MOST_TOKENS = 64
 """Of a run that is repeated: of more the operations take so long that what lies between them does
@@ -42,8 +44,7 @@ class RepeatedRuns:
         self._ops = ops
         self._run = run
         # What an asynchronous backend is given of a batch it has yet to fill in.
-        self.repeats = repeats and ops.recording == "shapes" and not ops.is_asynchronous
-        """Whether runs may be repeated; a profile of operations has every one computed."""
+        self._repeats = repeats and ops.recording == "shapes" and not ops.is_asynchronous
         self.was_recorded = False
         """Whether the last run was, so that it took longer than others of its shapes."""
         self._known: dict[Shapes, RunRecording] = {}
@@ -59,7 +60,7 @@ class RepeatedRuns:
     ) -> Sequence[Array]:
         """What the function gives. Raises what it raises."""
         self.was_recorded = False
-        if not self.repeats or batch.num_tokens > MOST_TOKENS or which in self._refused:
+        if not self._repeats or batch.num_tokens > MOST_TOKENS or which in self._refused:
             return self._run(batch, inputs, which)
         shapes = self._shapes(which, batch, inputs)
         recording = self._known.pop(shapes, None)

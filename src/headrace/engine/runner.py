@@ -32,8 +32,9 @@ from headrace.engine.sampling.sampler import (
 )
 from headrace.engine.scheduling.plan import Row, RowTokens
 from headrace.models.layer_cache import CacheGroup
-from headrace.ops.interface import Array, Ops
+from headrace.ops.interface import Ops
 from headrace.ops.kv import FollowingBatch, KVCacheArrays, RaggedBatch
+from headrace.ops.operands import Array
 from headrace.ops.sampling_rows import UnusableLogitsError
 
 

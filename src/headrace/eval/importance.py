@@ -23,7 +23,8 @@ from headrace.config.settings import EngineConfig
 from headrace.eval.windows import WindowRunner
 from headrace.models import load_model
 from headrace.ops.experts import ExpertMLP, ExpertWeight, Routes
-from headrace.ops.interface import Array, LinearWeight, Norm, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.operands import Array, LinearWeight, Norm
 from headrace.weights.architectures import Architecture, architecture_of_config
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.quantize.importance import ColumnSums, ImportanceFile

@@ -26,8 +26,9 @@ from headrace.config.settings import EngineConfig
 from headrace.eval.windows import WindowRunner
 from headrace.models import Model, load_model
 from headrace.ops.experts import ExpertMLP, ExpertWeight, Routes
-from headrace.ops.interface import Array, Ops
+from headrace.ops.interface import Ops
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
+from headrace.ops.operands import Array
 from headrace.weights.architectures import Architecture, architecture_of_config
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.tensors.tensor import Tensor

@@ -20,8 +20,9 @@ from headrace.config.settings import EngineConfig
 from headrace.engine.memory.kv_memory import check_sliding, kinds_of, spec_of
 from headrace.errors import ConfigError, HeadraceError
 from headrace.models import Model
-from headrace.ops.interface import Array, Ops
+from headrace.ops.interface import Ops
 from headrace.ops.kv import RaggedBatch
+from headrace.ops.operands import Array
 
 PIECE_TOKENS = 64
 """Positions whose logits are held at a time: 40 MB at a vocabulary of 151,936."""

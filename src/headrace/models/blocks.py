@@ -15,8 +15,9 @@ from typing import ClassVar, Literal, NamedTuple
 from headrace.models.config import DecoderConfig
 from headrace.models.loader import Loader
 from headrace.models.loading.linear import Linear
-from headrace.ops.interface import Activation, Array, Norm, Ops, RopeTable
+from headrace.ops.interface import Ops
 from headrace.ops.kv import AttentionShape, KVCacheArrays, RaggedBatch
+from headrace.ops.operands import Activation, Array, Norm, RopeTable
 
 
 class Step(NamedTuple):

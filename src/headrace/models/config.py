@@ -11,8 +11,8 @@ from headrace.models.query_scaling import QueryScaling
 from headrace.models.rope import RopeConfig
 from headrace.models.visible import visible_of
 from headrace.ops.experts import Routing
-from headrace.ops.interface import Activation
 from headrace.ops.kv import AttentionShape
+from headrace.ops.operands import Activation
 from headrace.weights.model_config.config_reader import ConfigReader
 from headrace.weights.model_config.rope_config import FULL, WINDOWED
 from headrace.weights.tensors.expert_stacks import MAX_EXPERTS

@@ -23,7 +23,7 @@ from headrace.models.experts import ExpertNames, Experts
 from headrace.models.latent_attention import LatentAttention
 from headrace.models.loader import Loader
 from headrace.models.model import Layer
-from headrace.ops.interface import Array, Norm
+from headrace.ops.operands import Array, Norm
 
 
 class PreNormLayer(Layer):

@@ -18,7 +18,7 @@ from headrace.models.config import DecoderConfig, ExpertsConfig
 from headrace.models.loader import Loader
 from headrace.models.loading.linear import Linear
 from headrace.ops.experts import ExpertMLP, Routing
-from headrace.ops.interface import Array, Norm
+from headrace.ops.operands import Array, Norm
 
 _ALWAYS = Routing(num_experts=1, experts_per_token=1, score="sigmoid", normalised=False)
 

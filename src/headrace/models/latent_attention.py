@@ -28,8 +28,8 @@ from headrace.models.blocks import Step
 from headrace.models.config import DecoderConfig
 from headrace.models.loader import Loader
 from headrace.models.loading.linear import Linear
-from headrace.ops.interface import Array, HeadWeight, Norm
 from headrace.ops.kv import AttentionShape
+from headrace.ops.operands import Array, HeadWeight, Norm
 from headrace.weights.model_config.config_reader import MAX_SIZE, ConfigReader
 from headrace.weights.model_config.rope_config import RopeConfig
 from headrace.weights.tensors.rope_rows import heads_to_half

@@ -13,7 +13,7 @@ from headrace.errors import UnsupportedModelError
 from headrace.models.loading.norms import NormLoader
 from headrace.models.loading.projections import ProjectionLoader
 from headrace.ops.experts import ExpertWeight
-from headrace.ops.interface import EmbeddingWeight, HeadWeight
+from headrace.ops.operands import EmbeddingWeight, HeadWeight
 from headrace.weights.tensors.latent_heads import JOINED, KEYS, VALUES, single_heads, split
 from headrace.weights.tensors.tensor import Tensor
 

@@ -19,8 +19,9 @@ from headrace.models.layer_cache import cache_layout
 from headrace.models.loader import Loader
 from headrace.models.loading.reader import EMBEDDING
 from headrace.models.rope_tables import begin_step, rope_tables
-from headrace.ops.interface import Array, Norm, Ops
+from headrace.ops.interface import Ops
 from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCacheSpec, RaggedBatch
+from headrace.ops.operands import Array, Norm
 from headrace.weights.model_config.config_reader import ConfigReader
 
 NORMED = -1

@@ -13,8 +13,9 @@ from headrace.models.config import DecoderConfig
 from headrace.models.loader import Loader
 from headrace.models.query_scaling import QueryScaling
 from headrace.models.rope import RopeConfig, Rotation, rotation
-from headrace.ops.interface import Array, Ops, RopeTable
+from headrace.ops.interface import Ops
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
+from headrace.ops.operands import Array, RopeTable
 
 FIRST_ROPE_POSITIONS = 4096
 """Positions of the first table: 1 MiB for rope at a head_dim of 64, made in a few milliseconds."""

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headrace.errors import ConfigError
-from headrace.ops.interface import DeviceMemory, Ops
+from headrace.ops.device import DeviceMemory
+from headrace.ops.interface import Ops
 
 logger = logging.getLogger(__name__)
 

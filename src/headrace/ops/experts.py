@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
-    from headrace.ops.interface import Activation, Array
+    from headrace.ops.operands import Activation, Array
 
 RouterScore = Literal["softmax", "sigmoid", "softmax_of_chosen", "sparsemixer"]
 """softmax: over the logits of all experts. sigmoid: of each logit on its own. softmax_of_chosen:

@@ -13,14 +13,14 @@ number of threads or on how a prompt was cut into chunks. docs/kernels.md define
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.ops.device import DeviceOps
 from headrace.ops.experts import ExpertCacheStats, ExpertMLP, ExpertWeight, Routes, Routing
 from headrace.ops.kv import (
     AttentionShape,
@@ -29,130 +29,22 @@ from headrace.ops.kv import (
     KVCacheSpec,
     RaggedBatch,
 )
-from headrace.ops.sampling_rows import (
-    DrawHandle,
-    LogitsEdit,
-    LogprobQuery,
-    SamplingRows,
-    TopLogprobs,
+from headrace.ops.operands import (
+    Activation,
+    Array,
+    EmbeddingWeight,
+    HeadWeight,
+    HostIds,
+    LinearWeight,
+    Norm,
+    RopeTable,
 )
+from headrace.ops.recording import RecordingOps
+from headrace.ops.sampling import SamplingOps
 from headrace.weights.tensors.tensor import Tensor
 
-Array = Any
-"""An array of the backend."""
 
-HostIds = npt.NDArray[np.int32]
-"""Ids, positions or numbers of rows, in NumPy on every backend."""
-
-Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2", "swiglu_clamped"]
-"""silu: x / (1 + exp(-x)). gelu: x Phi(x), by erf. gelu_tanh: its approximation by tanh
-(0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x³)))), also called gelu_new and gelu_pytorch_tanh.
-relu: 0 where x < 0, otherwise x (-0 and NaN too); relu2: its square. swiglu_clamped (gpt_oss;
-gated only): gate is at most 7, up in [-7, 7], and the result is
-gate / (1 + exp(-1.702 gate)) * (up + 1)."""
-
-
-@dataclass(frozen=True)
-class Norm:
-    """A norm of rows, in float32. weight: f32[width]; bias: f32[width] or None.
-
-    kind "rms": x * weight / sqrt(mean(x²) + eps); "layer": the same of x - mean(x) (LayerNorm),
-    `+ bias` after it where there is one.
-    """
-
-    weight: Array
-    eps: float
-    kind: Literal["rms", "layer"] = "rms"
-    bias: Array | None = None
-
-
-@dataclass(frozen=True)
-class LinearWeight:
-    """Weights of y = W x (+ bias) as the backend wants them; rows of all parts stacked."""
-
-    out_features: int
-    in_features: int
-    codec: str
-    nbytes: int
-    packed: Any
-    column_order: HostIds | None = None
-    """int32[in]: column i of `packed` is multiplied by column column_order[i] of x; None where
-    columns lie as in x."""
-
-
-@dataclass(frozen=True)
-class HeadWeight:
-    """One matrix of every head of a layer, all of one codec and shape."""
-
-    num_heads: int
-    out_features: int
-    in_features: int
-    codec: str
-    nbytes: int
-    packed: Any
-
-
-@dataclass(frozen=True)
-class EmbeddingWeight:
-    """A table of rows to look up; `packed` belongs to the backend."""
-
-    rows: int
-    width: int
-    codec: str
-    packed: Any
-
-
-@dataclass(frozen=True)
-class RopeTable:
-    """Cosine and sine of every position, f32[positions, rotary_dim / 2] each, backend arrays."""
-
-    cos: Array
-    sin: Array
-    rotary_dim: int
-
-
-SLICE_VALUES = 1 << 26
-"""Decoded values of a weight that a backend on a device holds at a time, where it decodes before it
-multiplies: 256 MiB as float32."""
-ATTENTION_CUT = 512
-"""Positions whose attention is summed by itself on a device. Part of the arithmetic: a request of
-32,768 is 64 programs for each head of K and V then."""
-ATTENTION_BYTES = 256 << 20
-"""Such sums that programs leave for others to join, at most."""
-
-
-class DeviceMemory(NamedTuple):
-    """Bytes of the memory of a device."""
-
-    free_bytes: int
-    """Of the device, whoever holds the rest."""
-    total_bytes: int
-
-
-Fault = Literal["memory", "lost"]
-"""memory: there was too little of it for an operation, which may succeed with fewer rows or later.
-lost: the device computes nothing any more in this process."""
-
-
-Run = Callable[[RaggedBatch, Sequence[Array]], Sequence[Array]]
-"""A function of a batch and arrays, of operations of one backend."""
-
-
-class RunRecording(Protocol):
-    """A run that a backend can repeat with one call; see `Ops.record_run`."""
-
-    @property
-    def depends_on_starts(self) -> bool:
-        """Whether it repeats only batches whose query_start and logit_rows have the same values,
-        and not all that have as many tokens and logit rows."""
-
-    def repeat(self, batch: RaggedBatch, inputs: Sequence[Array]) -> Sequence[Array]:
-        """What the run gives for another such batch, with block tables of any width and inputs of
-        the same shapes. The arrays are the backend's, and right until it repeats or records another
-        run. ValueError as of the operations."""
-
-
-class Ops(ABC):
+class Ops(DeviceOps, RecordingOps, SamplingOps):
     """A backend. Instances hold a thread pool at most; weights and caches are owned by callers.
 
     level: the instruction level in use ("reference" where there is none); num_threads: compute
@@ -169,44 +61,9 @@ class Ops(ABC):
         ops/placement.py."""
         return 0
 
-    @property
-    def is_asynchronous(self) -> bool:
-        """Whether operations return before they are computed, which they are in their order: then
-        there is `begin_draw`, and a batch may be a FollowingBatch."""
-        return False
-
     def expert_cache_stats(self) -> ExpertCacheStats | None:
         """Figures of the cache of experts; None where all experts are packed at load."""
         return None
-
-    def memory(self) -> DeviceMemory | None:
-        """Of the device that computes, now; None where it is this machine's own memory."""
-        return None
-
-    def fault_of(self, error: Exception) -> Fault | None:
-        """What an error that an operation raised says of where it computes; None: nothing, the
-        fault is of what was asked."""
-        return "memory" if isinstance(error, MemoryError) else None
-
-    def wait_for(self, x: Array) -> None:  # noqa: B027 - computed at once unless asynchronous
-        """Return once `x` is computed; raises what an operation on its way raises late."""
-
-    def release_memory(self) -> None:  # noqa: B027 - a backend that keeps none has none to release
-        """Give back memory that is kept for the next step and holds nothing now."""
-
-    def host(self, x: Array) -> npt.NDArray[Any]:
-        """The values of an array in NumPy, of its own type; perhaps not a copy. For NumPy arrays
-        as it stands."""
-        return np.asarray(x)
-
-    def host_rows(self, arrays: Sequence[Array]) -> list[npt.NDArray[Any]]:
-        """`host` of several arrays [N, width_i] of values of 4 bytes; from a device by one copy."""
-        return [self.host(array) for array in arrays]
-
-    def from_host(self, values: npt.NDArray[np.float32]) -> Array:
-        """The backend's array of f32[N, width], which nobody else writes. For NumPy arrays as it
-        stands."""
-        return values
 
     # weights, once at load
 
@@ -268,26 +125,6 @@ class Ops(ABC):
         """
         fields = (batch.token_ids, batch.positions, batch.query_start, batch.block_tables)
         return BoundBatch(*fields, batch.logit_rows, kv, self._bound(batch, kv))
-
-    @property
-    def recording(self) -> Literal["none", "sizes", "shapes"]:
-        """What `record_run` is for. sizes: batches of a token of each request, padded to numbers of
-        them that are recorded before the first one comes, since to record one is dear; shapes:
-        batches as they come, each at the price of two or three runs."""
-        return "none"
-
-    def record_run(
-        self, run: Run, batch: RaggedBatch, inputs: Sequence[Array] = ()
-    ) -> tuple[Sequence[Array], RunRecording | None]:
-        """Run, and note on the way what was computed, to be repeated at less expense to the host;
-        None where the backend does not, or cannot of this run. The arrays that are given with a
-        recording are as `RunRecording.repeat` has them.
-
-        run: each of its operations reads what another one made, the batch, the inputs, or what
-        outlives the run; what `take_rows` takes is of query_start and logit_rows alone. A run that
-        is seen to do otherwise is computed again, without.
-        """
-        return run(batch, inputs), None
 
     def _bound(self, batch: RaggedBatch, kv: KVCacheArrays) -> Any:
         """What the backend keeps of a batch for the layers of a step."""
@@ -532,45 +369,3 @@ class Ops(ABC):
         wide = np.zeros((x.shape[0], width), np.float32)
         wide[:, : x.shape[1]] = x
         return wide
-
-    # from logits to tokens
-
-    @abstractmethod
-    def adjust(self, logits: Array, adjustments: Sequence[LogitsEdit]) -> None:
-        """Change the rows of f32[R, V] that `adjustments` name, in place; no other is touched.
-
-        ValueError for rows and ids outside, for penalties out of range and for lengths that do not
-        agree; the logits are as they were then.
-        """
-
-    @abstractmethod
-    def sample(self, logits: Array, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.int32]:
-        """One token id per row of f32[R, V]; ids >= num_tokens (padding of V) are never taken.
-
-        Raises UnusableLogitsError, and no other error for this cause, where a row holds NaN or
-        +inf below num_tokens or is -inf all over; ValueError for shapes that do not agree and
-        parameters out of range, whatever the logits are.
-        """
-
-    def begin_draw(
-        self,
-        logits: Array,
-        rows: SamplingRows,
-        num_tokens: int,
-        wanted: LogprobQuery | None = None,
-    ) -> DrawHandle:
-        """What `sample` gives and the log probabilities of some of it, without waiting for it.
-
-        A row without a distribution spoils no other. Raises ValueError as `sample` does, and
-        NotImplementedError where the backend is not asynchronous.
-        """
-        raise NotImplementedError(f"the backend {self.name} computes at once: use sample")
-
-    @abstractmethod
-    def top_logprobs(
-        self, logits: Array, chosen: npt.NDArray[np.int32], k: int, num_tokens: int
-    ) -> TopLogprobs:
-        """Log probabilities of `chosen` and of the k most likely ids below num_tokens.
-
-        Raises as `sample` does.
-        """

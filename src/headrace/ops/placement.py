@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
+from headrace.ops.device import Fault
 from headrace.ops.experts import ExpertCacheStats, ExpertMLP, ExpertWeight, Routes
-from headrace.ops.interface import Array, Fault, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.operands import Array
 from headrace.weights.tensors.tensor import Tensor
 
 ALL_LAYERS = 1 << 16

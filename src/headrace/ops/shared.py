@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from headrace.errors import UnsupportedModelError
 from headrace.ops.experts import MOST_EXPERTS, Routing
-from headrace.ops.interface import Norm, RopeTable
 from headrace.ops.kv import AttentionShape
+from headrace.ops.operands import Norm, RopeTable
 from headrace.weights.codecs import BLOCK_ROUNDED, ROW_ROUNDED, get_codec
 from headrace.weights.tensors.tensor import Tensor
 

@@ -21,10 +21,10 @@ FORMULAS = {
     "M9": "too much = needed − usable",
     "M10": "saving = needed − needed with the change",
     "M11": "weights of a device = weights / devices",
-    "T1": "prefill = Σ over chunks of max(bytes / bandwidth, operations / peak), each with its "
-    "efficiency, + links + launches; TTFT is this and all waiting",
-    "T2": "TPOT = max((weights + KV) / bandwidth, operations of the batch / peak), each with its "
-    "efficiency, + links + launches",
+    "T1": "prefill = Σ over chunks of max(bytes / bandwidth, operations / their peaks), each with "
+    "its efficiency, + links + launches; TTFT is this and all waiting",
+    "T2": "TPOT = max((weights + KV) / bandwidth, operations of the batch / their peaks), each "
+    "with its efficiency, + links + launches",
     "T1C": "prefill = Σ over chunks of join(weights / bandwidth, operations / rate) + attention "
     "alike + values + layers, with calibrated rates; join(x, y) = (x^p + y^p)^(1/p); TTFT is this "
     "and all waiting",
@@ -36,7 +36,7 @@ FORMULAS = {
     "and output together, as prefill stops decoding",
     "T6": "tokens/s of a user = 1 / TPOT",
     "T7": "ridge = peak · compute efficiency / (bandwidth · bandwidth efficiency)",
-    "T8": "knee = least batch at which operations / peak ≥ bytes / bandwidth, each with its "
+    "T8": "knee = least batch at which operations / their peaks ≥ bytes / bandwidth, each with its "
     "efficiency",
     "S1": "tokens of a step = (1 − α^(K+1)) / (1 − α)",
     "S2": "cost of a step with drafts = K · draft step / step + step of K + 1 tokens / step",

@@ -23,6 +23,9 @@ DRAM_FOOTPRINT_BYTES = 512_000_000
 PEAK_KINDS = {"F32": "f32", "F16": "f32", "BF16": "bf16"}
 """Which peak rate bounds products with weights of a codec; all others are quantised: int8."""
 
+ATTENTION_KINDS = ("bf16_pairs", "bf16", "f32")
+"""Which peak rate bounds attention, whose K and V become bf16: the first that a level has. Pairs
+are measured apart where products of bf16 have tiles, which attention has not."""
 
 DEVICE = "cuda "
 """Levels of devices begin so, and then have the device's name: "cuda NVIDIA H200". PyTorch on the
@@ -46,7 +49,7 @@ class ReadBandwidth(msgspec.Struct, frozen=True):
 class PeakRate(msgspec.Struct, frozen=True):
     """Operations per second (a multiply and an add are two) of `threads` threads together.
 
-    kind: of operands, "f32", "bf16" or "int8".
+    kind: of operands, "f32", "bf16" or "int8"; "bf16_pairs" as in ATTENTION_KINDS.
     """
 
     level: str
@@ -109,6 +112,17 @@ class Machine(msgspec.Struct, frozen=True):
         if least >= DRAM_FOOTPRINT_BYTES:
             return holding
         return [read for read in holding if read.footprint_bytes == least]
+
+    def attention_rate(self) -> float | None:
+        """Operations per second of attention, of the fastest level and thread count; None where
+        nothing of it was measured."""
+        rates: dict[tuple[str, int], dict[str, float]] = {}
+        for peak in self.peak:
+            rates.setdefault((peak.level, peak.threads), {})[peak.kind] = peak.ops_per_s
+        found = (
+            next((of[kind] for kind in ATTENTION_KINDS if kind in of), 0.0) for of in rates.values()
+        )
+        return max(found, default=0.0) or None
 
     def limits(self, level: str, threads: int, weight_codec: str) -> Limits | None:
         """Those of an engine, or None where nothing was measured for it."""

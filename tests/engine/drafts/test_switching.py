@@ -28,7 +28,8 @@ from headrace.engine.request import Request
 from headrace.engine.sampling.sampler import DrawPosition, SampledToken
 from headrace.models import Model, load_model
 from headrace.models.heads import DraftHead
-from headrace.ops.interface import Array, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.operands import Array
 from headrace.structured.grammar import Grammar
 from headrace.structured.vocabulary import Vocabulary
 from headrace.weights.open import open_checkpoint

@@ -13,7 +13,7 @@ from headrace.engine.memory.weight_memory import check_weights_fit
 from headrace.engine.recorded_steps import recorded_sizes
 from headrace.errors import ConfigError
 from headrace.models import read_config
-from headrace.ops.interface import ATTENTION_BYTES, DeviceMemory
+from headrace.ops.device import ATTENTION_BYTES, DeviceMemory
 from tests.engine.mock import MockModel
 from tests.tiny import tiny_checkpoint
 

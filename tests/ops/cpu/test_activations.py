@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from headrace.ops.cpu import CpuOps
-from headrace.ops.interface import Activation
+from headrace.ops.operands import Activation
 from headrace.ops.reference import ReferenceOps
 from tests.ops.cpu.cases import F32, LEVELS, UNIT, normal
 

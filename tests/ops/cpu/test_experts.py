@@ -9,7 +9,8 @@ import pytest
 
 from headrace.ops.cpu import CpuOps
 from headrace.ops.experts import ExpertMLP, Routes, Routing
-from headrace.ops.interface import Activation, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.operands import Activation
 from headrace.ops.reference import ReferenceOps
 from headrace.weights.codecs import get_codec
 from headrace.weights.tensors.tensor import Tensor

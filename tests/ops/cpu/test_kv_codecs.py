@@ -10,8 +10,8 @@ import pytest
 
 from headrace.cli.eval import options as eval_options
 from headrace.config.settings import EngineConfig
+from headrace.ops import make_ops
 from headrace.ops.cpu import CpuOps, _native
-from headrace.ops.interface import Ops
 from headrace.ops.kv import KV_CODECS, AttentionShape, KVCacheSpec, KVCodec, LayerPlace
 from headrace.ops.reference import ReferenceOps
 from headrace.ops.reference.arithmetic import F32
@@ -45,9 +45,10 @@ def test_blocks_are_as_long_as_the_spec_counts(k: KVCodec, v: KVCodec) -> None:
     assert OPS.kv_cache(spec).arrays.nbytes == 3 * spec.block_bytes
 
 
-@pytest.mark.parametrize("ops", [OPS, ReferenceOps()], ids=["cpu", "reference"])
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
 @pytest.mark.parametrize("field", ["k_codec", "v_codec"])
-def test_an_unknown_codec_is_refused_with_those_there_are(ops: Ops, field: str) -> None:
+def test_an_unknown_codec_is_refused_with_those_there_are(backend: str, field: str) -> None:
+    ops = make_ops(backend, threads=1)
     codecs = {"k_codec": "f32", "v_codec": "f32", field: "q9"}
     spec = KVCacheSpec((LayerPlace(0, 0, 1, 16),), 16, 1, **codecs)  # type: ignore[arg-type]
     names = ", ".join(KV_CODECS)
@@ -98,8 +99,9 @@ def test_what_is_stored_is_what_the_reference_stores_to_the_last_bit(level: str)
                     assert (expected == found[0]).all()
 
 
-@pytest.mark.parametrize("ops", [OPS, ReferenceOps()], ids=["cpu", "reference"])
-def test_fp8_is_e4m3_with_a_scale_of_one(ops: Ops) -> None:
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_fp8_is_e4m3_with_a_scale_of_one(backend: str) -> None:
+    ops = make_ops(backend, threads=1)
     shape = AttentionShape(1, 1, 32, 1.0, window=1)
     values = np.array([448, 463, 1e9, np.inf, -np.inf, 2.0**-9, 2.0**-10, -0.3, 17, 19], np.float32)
     rows = np.zeros((1, shape.row_width), np.float32)
@@ -114,9 +116,10 @@ def test_fp8_is_e4m3_with_a_scale_of_one(ops: Ops) -> None:
     assert read[95 - 64] == 480, "NaN has a code, which is read as a number"
 
 
-@pytest.mark.parametrize("ops", [OPS, ReferenceOps()], ids=["cpu", "reference"])
-def test_fp8_may_have_scales_of_a_layer(ops: Ops) -> None:
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_fp8_may_have_scales_of_a_layer(backend: str) -> None:
     """x / s to the nearest code, read times s; K shows in the scores of two tokens."""
+    ops = make_ops(backend, threads=1)
     shape = AttentionShape(1, 1, 32, 1.0)
     place = LayerPlace(0, 0, 1, 32, k_scale=0.5, v_scale=16.0)
     kv = ops.kv_cache(KVCacheSpec((place,), 16, 1, "fp8", "fp8"))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from headrace.ops.cpu import CpuOps
-from headrace.ops.interface import Norm
+from headrace.ops.operands import Norm
 from headrace.ops.reference import ReferenceOps
 from headrace.weights.codecs import get_codec
 from headrace.weights.files.mapped import map_file

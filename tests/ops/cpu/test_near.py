@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from headrace.ops import make_ops
 from headrace.ops.cpu import CpuOps
 from headrace.ops.interface import Ops
 from headrace.ops.kv import AttentionShape, KVCacheSpec, KVCodec, LayerPlace, RaggedBatch
@@ -91,9 +92,10 @@ def test_it_is_what_the_reference_computes_however_many_come_at_once(level: str)
                 assert (attended(ops, shape, codecs, step) == found).all()
 
 
-@pytest.mark.parametrize("ops", [CpuOps("auto", 1), ReferenceOps()], ids=["cpu", "reference"])
-def test_only_tokens_of_a_span_read_what_is_near_of_it(ops: Ops) -> None:
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_only_tokens_of_a_span_read_what_is_near_of_it(backend: str) -> None:
     """What lies in the other place of a span may be anything."""
+    ops = make_ops(backend, threads=1)
     shape = AttentionShape(1, 1, 16, 0.5)
     rows = np.random.default_rng(5).standard_normal((130, 48)).astype(np.float32)
     outputs = []
@@ -120,15 +122,17 @@ def test_only_tokens_of_a_span_read_what_is_near_of_it(ops: Ops) -> None:
     assert (outputs[0] == outputs[1]).all()
 
 
-@pytest.mark.parametrize("ops", [CpuOps("auto", 1), ReferenceOps()], ids=["cpu", "reference"])
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
 @pytest.mark.parametrize("codec", ["f32", "bf16"])
-def test_nothing_is_near_beside_kinds_of_more_bits(ops: Ops, codec: KVCodec) -> None:
+def test_nothing_is_near_beside_kinds_of_more_bits(backend: str, codec: KVCodec) -> None:
+    ops = make_ops(backend, threads=1)
     with pytest.raises(ValueError, match=f"eight and four bits, not beside {codec}"):
         ops.kv_cache(near_spec(CASES[0][0], 1, "int8", codec))
 
 
-@pytest.mark.parametrize("ops", [CpuOps("auto", 1), ReferenceOps()], ids=["cpu", "reference"])
-def test_layers_of_one_cache_have_codecs_of_their_own(ops: Ops) -> None:
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_layers_of_one_cache_have_codecs_of_their_own(backend: str) -> None:
+    ops = make_ops(backend, threads=1)
     shape = AttentionShape(2, 1, 32, 0.3)
     codecs: tuple[tuple[KVCodec, KVCodec], ...] = (("bf16", "f32"), ("q4_0", "int8"))
     request = Request(3, 0, 70, np.arange(5, dtype=np.int32))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from headrace.ops.cpu import CpuOps
-from headrace.ops.interface import Norm
+from headrace.ops.operands import Norm
 from headrace.ops.reference import ReferenceOps
 from tests.ops.cpu.cases import (
     CODECS,

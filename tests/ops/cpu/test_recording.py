@@ -11,8 +11,9 @@ import pytest
 
 from headrace.ops.cpu import CpuOps, _native
 from headrace.ops.cpu.recording import Arena
-from headrace.ops.interface import AttentionShape, Norm
+from headrace.ops.interface import AttentionShape
 from headrace.ops.kv import KVCacheSpec, RaggedBatch
+from headrace.ops.operands import Norm
 from tests.ops.cpu.cases import matrix, normal
 
 F32 = npt.NDArray[np.float32]

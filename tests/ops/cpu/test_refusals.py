@@ -10,8 +10,8 @@ import pytest
 
 from headrace.errors import ConfigError
 from headrace.ops.cpu import CpuOps, _native
-from headrace.ops.interface import Norm
 from headrace.ops.kv import AttentionShape, KVCacheSpec, LayerPlace, RaggedBatch
+from headrace.ops.operands import Norm
 from headrace.ops.reference import ReferenceOps
 from headrace.ops.sampling_rows import SamplingRows
 from tests.ops.cpu.cases import matrix, normal, row_width, shape_of, vector

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from headrace.ops.interface import Norm
 from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCacheSpec, KVCodec, RaggedBatch
+from headrace.ops.operands import Norm
 from headrace.ops.reference import ReferenceOps
 
 SHAPE = AttentionShape(num_heads=4, num_kv_heads=2, head_dim=8, scale=8**-0.5)

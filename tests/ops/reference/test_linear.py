@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from headrace.ops.interface import Norm
+from headrace.ops.operands import Norm
 from headrace.ops.reference import ReferenceOps
 from headrace.ops.reference.arithmetic import quantise_row
 from headrace.weights.codecs import get_codec

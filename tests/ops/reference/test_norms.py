@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from headrace.ops.interface import Norm
+from headrace.ops.operands import Norm
 from headrace.ops.reference import ReferenceOps
 from headrace.weights.codecs import get_codec
 from headrace.weights.tensors.tensor import Tensor

@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from headrace.ops.interface import Norm
 from headrace.ops.kv import KV_CODECS, AttentionShape, KVCodec
+from headrace.ops.operands import Norm
 from tests.ops.cpu.cases import F32, UNIT
 
 FUNCTION = 4

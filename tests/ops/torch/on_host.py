@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from headrace.ops.experts import Routes
-from headrace.ops.interface import Norm, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.operands import Norm
 from headrace.ops.torch import TorchOps
 
 _HOST_ARGUMENTS = {"scale_rows": 1}

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from headrace.ops.interface import Norm, Ops
+from headrace.ops.interface import Ops
 from headrace.ops.kv import AttentionShape, KVCacheSpec, KVCodec, LayerPlace
+from headrace.ops.operands import Norm
 from headrace.ops.reference import ReferenceOps
 from headrace.ops.torch import TorchOps, attention, rounding
 from headrace.ops.torch.triton import rows

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.ops.interface import Norm, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.operands import Norm
 from headrace.ops.reference import ReferenceOps
 from headrace.ops.reference.arithmetic import round_bf16, round_quantised
 from headrace.ops.shared import values_of_a_scale

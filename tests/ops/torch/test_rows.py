@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from headrace.ops.interface import Activation, Norm, Ops
+from headrace.ops.interface import Ops
 from headrace.ops.kv import AttentionShape
+from headrace.ops.operands import Activation, Norm
 from headrace.ops.reference import ReferenceOps
 from tests.ops.cpu.cases import UNIT, normal
 from tests.ops.cpu.test_activations import EXACT, KINDS, everywhere, tail

@@ -55,8 +55,8 @@ class Proxy:
         if request.path == "/slots" and self._settings.slots:
             await self._slots(request, writer)
         elif fields is not None and request.path == "/tokenize":
-            body = translation.tokenize_request(fields)
-            await self._converted(request, body, translation.tokenize_reply, writer)
+            content = translation.tokenize_request(fields)
+            await self._converted(request, content, translation.tokenize_reply, writer)
         elif fields is not None and request.path == "/detokenize":
             await self._converted(
                 request, fields, lambda reply: {"content": reply["prompt"]}, writer

@@ -9,7 +9,7 @@ from __future__ import annotations
 from headrace.config.settings import EngineConfig
 from headrace.engine.recorded_steps import recorded_sizes
 from headrace.models import DecoderConfig
-from headrace.ops.interface import ATTENTION_BYTES, ATTENTION_CUT, SLICE_VALUES, DeviceMemory
+from headrace.ops.device import ATTENTION_BYTES, ATTENTION_CUT, SLICE_VALUES, DeviceMemory
 
 LIVE_ROWS = 6
 """Arrays of a step as wide as the widest that are held at a time: inputs and outputs of an

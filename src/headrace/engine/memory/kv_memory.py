@@ -13,7 +13,8 @@ from headrace.engine.memory.available import available_memory_bytes
 from headrace.engine.memory.device_memory import device_room
 from headrace.errors import ConfigError
 from headrace.models.layer_cache import CacheKind, CacheKinds, CacheLayout
-from headrace.ops.interface import DeviceMemory, Ops
+from headrace.ops.device import DeviceMemory
+from headrace.ops.interface import Ops
 from headrace.ops.kv import KV_CODECS, KVCacheArrays, KVCacheSpec, KVCodec
 
 DEFAULT_SHARE = 4

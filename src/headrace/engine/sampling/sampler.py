@@ -22,7 +22,8 @@ from headrace.engine.messages import NO_TOKEN_LEFT, TokenLogprob
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
 from headrace.engine.sampling.logits_processor import LogitsProcessor, needs_logits_processor
-from headrace.ops.interface import Array, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.operands import Array
 from headrace.ops.sampling_rows import (
     Chain,
     DrawHandle,

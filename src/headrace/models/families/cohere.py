@@ -19,7 +19,7 @@ from headrace.models.config import DecoderConfig, read_attention
 from headrace.models.loader import Loader
 from headrace.models.model import Layer, Model
 from headrace.models.rope import RopeConfig
-from headrace.ops.interface import Array
+from headrace.ops.operands import Array
 from headrace.weights.model_config.config_reader import ConfigReader
 
 

@@ -43,7 +43,7 @@ from headrace.models.loader import Loader
 from headrace.models.model import Layer
 from headrace.models.rope import RopeConfig
 from headrace.ops.experts import Routing
-from headrace.ops.interface import Array, Norm
+from headrace.ops.operands import Array, Norm
 from headrace.weights.model_config.config_reader import ConfigReader
 
 FULL_EVERY = 6

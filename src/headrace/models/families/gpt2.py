@@ -24,8 +24,8 @@ from headrace.models.config import DecoderConfig
 from headrace.models.decoder import PreNormLayer
 from headrace.models.loader import Loader
 from headrace.models.model import Model
-from headrace.ops.interface import Activation
 from headrace.ops.kv import AttentionShape
+from headrace.ops.operands import Activation
 from headrace.weights.architectures import shared
 from headrace.weights.model_config.config_reader import ConfigReader
 

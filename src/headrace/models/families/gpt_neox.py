@@ -20,8 +20,8 @@ from headrace.models.families.gpt2 import GELU_TANH
 from headrace.models.loader import Loader
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
-from headrace.ops.interface import Array
 from headrace.ops.kv import AttentionShape
+from headrace.ops.operands import Array
 from headrace.weights.model_config.config_reader import ConfigReader
 
 LAYERS = "gpt_neox.layers"

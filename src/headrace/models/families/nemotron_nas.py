@@ -22,8 +22,8 @@ from headrace.models.config import DecoderConfig
 from headrace.models.loader import Loader
 from headrace.models.model import Layer, Model
 from headrace.models.rope import RopeConfig
-from headrace.ops.interface import Array
 from headrace.ops.kv import AttentionShape
+from headrace.ops.operands import Array
 from headrace.weights.model_config.block_configs import width_of
 from headrace.weights.model_config.config_reader import ConfigReader
 

@@ -18,7 +18,7 @@ from headrace.models.families.cohere import HeadNormAttention
 from headrace.models.loader import Loader
 from headrace.models.model import Layer, Model
 from headrace.models.rope import RopeConfig
-from headrace.ops.interface import Array
+from headrace.ops.operands import Array
 from headrace.weights.model_config.config_reader import ConfigReader
 
 

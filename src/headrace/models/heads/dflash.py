@@ -32,8 +32,9 @@ from headrace.models.heads.head import Carried, DraftHead, FirstPass, SomeTokens
 from headrace.models.loader import Loader
 from headrace.models.loading.reader import EMBEDDING, HEAD
 from headrace.models.model import Model
-from headrace.ops.interface import Array, EmbeddingWeight, Ops
+from headrace.ops.interface import Ops
 from headrace.ops.kv import BoundBatch, KVCacheArrays, RaggedBatch
+from headrace.ops.operands import Array, EmbeddingWeight
 from headrace.weights.hugging_face.head_folder import HeadFolder
 
 

@@ -27,8 +27,9 @@ from headrace.models.loader import Loader
 from headrace.models.loading.reader import EMBEDDING
 from headrace.models.model import Model
 from headrace.models.registry import MAX_HEAD_DIM
-from headrace.ops.interface import Array, EmbeddingWeight, Ops
+from headrace.ops.interface import Ops
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
+from headrace.ops.operands import Array, EmbeddingWeight
 from headrace.weights.hugging_face.head_folder import HeadFolder
 from headrace.weights.model_config.config_reader import ConfigReader
 

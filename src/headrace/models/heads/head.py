@@ -27,8 +27,9 @@ from headrace.models.loading.linear import Linear
 from headrace.models.loading.reader import HEAD
 from headrace.models.model import Model
 from headrace.models.rope_tables import begin_step, rope_tables
-from headrace.ops.interface import Array, Norm, Ops
+from headrace.ops.interface import Ops
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
+from headrace.ops.operands import Array, Norm
 from headrace.weights.hugging_face.head_folder import HeadFolder
 from headrace.weights.tokenizer.data import TokenizerData
 

@@ -25,8 +25,9 @@ from headrace.models.heads.head import Carried, DraftHead, FirstPass
 from headrace.models.loader import Loader
 from headrace.models.loading.linear import Linear
 from headrace.models.model import NORMED, Model
-from headrace.ops.interface import Array, Ops
+from headrace.ops.interface import Ops
 from headrace.ops.kv import AttentionShape, KVCacheArrays, RaggedBatch
+from headrace.ops.operands import Array
 from headrace.weights.hugging_face.head_folder import HeadFolder
 from headrace.weights.model_config.config_reader import ConfigReader
 

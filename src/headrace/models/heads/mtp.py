@@ -32,8 +32,9 @@ from headrace.models.heads.head import Carried, DraftHead, FirstPass, SomeTokens
 from headrace.models.loader import Loader
 from headrace.models.loading.linear import Linear
 from headrace.models.model import NORMED, DraftParts, Model
-from headrace.ops.interface import Array, Ops
+from headrace.ops.interface import Ops
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
+from headrace.ops.operands import Array
 from headrace.weights.architectures import LONGROPE_FACTORS, ROPE_FACTORS
 from headrace.weights.checkpoint import Checkpoint
 

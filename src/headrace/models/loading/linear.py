@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.ops.interface import Array, LinearWeight, Norm, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.operands import Array, LinearWeight, Norm
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.models.loading.reader import TensorReader
-from headrace.ops.interface import Array, Norm
+from headrace.ops.operands import Array, Norm
 from headrace.weights.codecs import F32
 from headrace.weights.tensors.rope_rows import heads_to_half
 from headrace.weights.tensors.tensor import Tensor

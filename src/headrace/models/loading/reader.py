@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.models.rope import RopeConfig
-from headrace.ops.interface import Array, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.operands import Array
 from headrace.weights.architectures import LONGROPE_FACTORS, ROPE_FACTORS
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.model_config.no_effect import is_derived

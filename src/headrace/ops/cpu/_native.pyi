@@ -138,7 +138,8 @@ class Backend:
         """Bytes per second that all threads together read of a footprint of about that size."""
 
     def peak_multiplies(self, kind: str) -> float:
-        """Operations per second of "f32", "bf16" or "int8" operands; a multiply and an add are two.
+        """Operations per second of "f32", "bf16", "int8" or "bf16_pairs" operands; a multiply and
+        an add are two.
 
         0 where the level does not multiply that kind.
         """

@@ -27,15 +27,6 @@ from headrace.ops.cpu.recording import (
 from headrace.ops.cpu.sampling import naming_bad_rows, native_chains
 from headrace.ops.cpu.weights import CpuWeights
 from headrace.ops.experts import ExpertMLP, Routes, Routing
-from headrace.ops.interface import (
-    Activation,
-    EmbeddingWeight,
-    HeadWeight,
-    LinearWeight,
-    Norm,
-    RopeTable,
-    Run,
-)
 from headrace.ops.kv import (
     AttentionShape,
     BoundBatch,
@@ -45,6 +36,15 @@ from headrace.ops.kv import (
     LayerPlace,
     RaggedBatch,
 )
+from headrace.ops.operands import (
+    Activation,
+    EmbeddingWeight,
+    HeadWeight,
+    LinearWeight,
+    Norm,
+    RopeTable,
+)
+from headrace.ops.recording import Run
 from headrace.ops.sampling_rows import LogitsEdit, SamplingRows, TopLogprobs
 from headrace.ops.shared import (
     check_factors,

@@ -18,7 +18,8 @@ from headrace.ops.cpu import _native
 from headrace.ops.cpu.recording import Arena
 from headrace.ops.cpu.results import Results
 from headrace.ops.experts import ExpertCacheStats, ExpertWeight
-from headrace.ops.interface import EmbeddingWeight, HeadWeight, LinearWeight, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.operands import EmbeddingWeight, HeadWeight, LinearWeight
 from headrace.ops.shared import (
     check_in_order,
     expert_biases,
@@ -75,7 +76,8 @@ class CpuWeights(Ops):
         return self._native.read_bandwidth(footprint_bytes / 1e6)
 
     def peak_rate(self, kind: str) -> float | None:
-        """Operations per second of all threads, for operands "f32", "bf16" or "int8".
+        """Operations per second of all threads, for operands "f32", "bf16" or "int8", or for
+        "bf16_pairs", by which attention multiplies where products of bf16 have tiles.
 
         A multiply and an add are two. None where the level does not multiply that kind.
         """

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from headrace.ops.interface import Activation, Norm
+from headrace.ops.operands import Activation, Norm
 from headrace.ops.shared import BLOCK, is_centred
 
 F32 = npt.NDArray[np.float32]

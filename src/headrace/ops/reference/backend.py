@@ -16,16 +16,16 @@ import numpy.typing as npt
 from headrace.ops import adjustment
 from headrace.ops.batch_checks import check_masks
 from headrace.ops.experts import ExpertMLP, ExpertWeight, Routes, Routing
-from headrace.ops.interface import (
+from headrace.ops.interface import Ops
+from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCacheSpec, RaggedBatch
+from headrace.ops.operands import (
     Activation,
     EmbeddingWeight,
     HeadWeight,
     LinearWeight,
     Norm,
-    Ops,
     RopeTable,
 )
-from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCacheSpec, RaggedBatch
 from headrace.ops.reference import attention, experts, heads, sampling
 from headrace.ops.reference.arithmetic import (
     F32,

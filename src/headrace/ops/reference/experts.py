@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.ops.experts import ExpertMLP, Routes, Routing
-from headrace.ops.interface import LinearWeight, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.operands import LinearWeight
 from headrace.ops.reference.arithmetic import F32, F64
 from headrace.ops.reference.checks import check_rows
 from headrace.ops.shared import check_ids

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.ops.interface import HeadWeight, LinearWeight, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.operands import HeadWeight, LinearWeight
 from headrace.ops.reference.arithmetic import F32
 from headrace.ops.reference.checks import check_rows
 

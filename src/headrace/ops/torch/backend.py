@@ -16,17 +16,8 @@ import numpy.typing as npt
 import torch
 
 from headrace.ops.batch_checks import check_blocks, check_masks
+from headrace.ops.device import Fault
 from headrace.ops.experts import ExpertMLP, Routes, Routing
-from headrace.ops.interface import (
-    Activation,
-    EmbeddingWeight,
-    Fault,
-    HeadWeight,
-    LinearWeight,
-    Norm,
-    RopeTable,
-    Run,
-)
 from headrace.ops.kv import (
     AttentionShape,
     BoundBatch,
@@ -35,6 +26,15 @@ from headrace.ops.kv import (
     LayerPlace,
     RaggedBatch,
 )
+from headrace.ops.operands import (
+    Activation,
+    EmbeddingWeight,
+    HeadWeight,
+    LinearWeight,
+    Norm,
+    RopeTable,
+)
+from headrace.ops.recording import Run
 from headrace.ops.sampling_rows import (
     LogitsEdit,
     LogprobQuery,

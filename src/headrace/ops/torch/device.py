@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from headrace.errors import ConfigError
-from headrace.ops.interface import DeviceMemory, Fault
+from headrace.ops.device import DeviceMemory, Fault
 
 
 def find_device(name: str) -> torch.device:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from headrace.ops.interface import SLICE_VALUES
+from headrace.ops.device import SLICE_VALUES
 from headrace.ops.torch.decoders import decoded
 from headrace.ops.torch.rounding import operand
 from headrace.ops.torch.sums_and_products import padded, product, tile_rows

@@ -58,7 +58,9 @@ class TorchProbe:
 
     def peak_rate(self, kind: str) -> float | None:
         """Operations per second of operands of kind "f32" (IEEE, no TF32), "bf16" or "int8"; None
-        where the device does not multiply them."""
+        for others, and where the device does not multiply them."""
+        if kind not in ("f32", "bf16", "int8"):
+            return None
         size = (self._size, self._size)
         try:
             seconds = self.seconds_of(self._product(kind, size))

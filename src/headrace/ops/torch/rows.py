@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from headrace.ops.interface import Activation, Norm
+from headrace.ops.operands import Activation, Norm
 from headrace.ops.shared import is_centred
 from headrace.ops.torch.sums_and_products import tree_sum
 

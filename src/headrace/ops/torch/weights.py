@@ -11,15 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from headrace.ops.device import DeviceMemory
 from headrace.ops.experts import ExpertWeight
-from headrace.ops.interface import (
-    DeviceMemory,
-    EmbeddingWeight,
-    HeadWeight,
-    LinearWeight,
-    Ops,
-    RopeTable,
-)
+from headrace.ops.interface import Ops
+from headrace.ops.operands import EmbeddingWeight, HeadWeight, LinearWeight, RopeTable
 from headrace.ops.shared import (
     BLOCK,
     check_in_order,

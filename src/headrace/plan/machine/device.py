@@ -60,6 +60,8 @@ class Device:
     """What a cache holds that is read at `bandwidth_bytes_per_s`."""
     memory_bytes_per_s: float = 0.0
     """Of a step that reads more; 0: the same."""
+    attention_operations_per_s: float | None = None
+    """Of attention; None: as of the products beside it."""
 
     def peak(self, compute_type: str) -> float:
         """Operations/s of products of `compute_type`; raises ConfigError naming what there is.

@@ -36,6 +36,7 @@ from headrace.plan.validation import not_below
 from headrace.telemetry.machine import DEVICE, DRAM_FOOTPRINT_BYTES, Machine
 
 _PEAKS = {"f32": "fp32", "bf16": "bf16", "int8": "int8"}
+"""Of products; what attention multiplies by beside them has a rate of its own."""
 _FLOATS = ("F32", "F16", "BF16")
 
 
@@ -258,6 +259,7 @@ def _measured(
         inputs=limits.inputs,
         cached_bytes=limits.cached_bytes,
         memory_bytes_per_s=limits.memory_bytes_per_s,
+        attention_operations_per_s=limits.attention_per_s,
     )
     return device, measured_efficiencies(catalog), None
 
@@ -270,7 +272,8 @@ class _Limits(NamedTuple):
     inputs: tuple[Input, ...]
     cached_bytes: float
     memory_bytes_per_s: float
-    """As of `Device`."""
+    attention_per_s: float | None
+    """With `cached_bytes` and `memory_bytes_per_s`: as of `Device`."""
 
 
 def _limits_of(machine: Machine, read_bytes: float) -> _Limits | None:
@@ -285,15 +288,18 @@ def _limits_of(machine: Machine, read_bytes: float) -> _Limits | None:
     cached = footprint if far and footprint < DRAM_FOOTPRINT_BYTES else math.inf
     peaks: dict[str, float] = {}
     for one in machine.peak:
-        kind = _PEAKS[one.kind]
-        peaks[kind] = max(peaks.get(kind, 0.0), one.ops_per_s)
+        if one.kind in _PEAKS:
+            kind = _PEAKS[one.kind]
+            peaks[kind] = max(peaks.get(kind, 0.0), one.ops_per_s)
+    attention = machine.attention_rate()
     seen = [("read bandwidth", rate, "byte/s")]
     seen += [(f"peak of {kind}", peak, "operation/s") for kind, peak in peaks.items()]
+    seen += [] if attention is None else [("peak of attention", attention, "operation/s")]
     inputs = tuple(
         Input(name, value, unit, "headrace bench machine", "measured", machine.measured_at[:10])
         for name, value, unit in seen
     )
-    return _Limits(rate, peaks, inputs, cached, max(far, default=rate))
+    return _Limits(rate, peaks, inputs, cached, max(far, default=rate), attention)
 
 
 def _of_card(catalog: Catalog, row_id: str, machine: Machine | None) -> _Limits | None:
@@ -315,6 +321,7 @@ def _as_measured(device: Device, limits: _Limits) -> Device:
         bandwidth_bytes_per_s=limits.bytes_per_s,
         peak_operations_per_s=MappingProxyType({**stated, **limits.peaks}),
         inputs=(*limits.inputs, *kept),
+        attention_operations_per_s=limits.attention_per_s,
     )
 
 

@@ -147,6 +147,7 @@ class SpeedModel:
             compute_efficiency=efficiencies.compute.value,
             overhead_s=efficiencies.operation_s * _KERNELS_PER_LAYER * setup.shape.num_layers,
             devices=setup.parallelism.tensor,
+            attention_operations_per_s=setup.device.attention_operations_per_s,
         )
         self._beyond_caches = self._roofline
         if memory_bytes_per_s := setup.device.memory_bytes_per_s:

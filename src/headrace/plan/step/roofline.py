@@ -1,7 +1,8 @@
 """How long a step takes at least: the roofline, with stated efficiencies.
 
     seconds = max(bytes / (bandwidth · bandwidth efficiency),
-                  operations / (peak · compute efficiency)) + communication + overhead
+                  (operations of products / peak + operations of attention / its peak)
+                  / compute efficiency) + communication + overhead
 
 Williams, Waterman, Patterson: Roofline (CACM 2009). Products and reads overlap, so the slower of
 the two counts; what goes over links and what the host adds is taken not to overlap with them.
@@ -24,6 +25,8 @@ class Work(NamedTuple):
     """Bytes read and written."""
     operations: float
     """Operations; a multiply and an add are two."""
+    attention_operations: float = 0.0
+    """Those of attention among them."""
 
     @property
     def intensity(self) -> float:
@@ -75,6 +78,8 @@ class Roofline:
     overhead_s: float = 0.0
     """Overhead of each step, whatever it computes."""
     devices: int = 1
+    attention_operations_per_s: float | None = None
+    """Peak of attention, of one device; None: that of products."""
 
     def __post_init__(self) -> None:
         for field in ("bandwidth_bytes_per_s", "peak_operations_per_s"):
@@ -83,6 +88,12 @@ class Roofline:
             value = getattr(self, field)
             above_zero(field, value, "it is the share of the peak that is reached, as 0.7")
             share(field, value, "nothing is faster than its data sheet")
+        if self.attention_operations_per_s is not None:
+            above_zero(
+                "attention_operations_per_s",
+                self.attention_operations_per_s,
+                "leave it out where attention has the peak of products",
+            )
         not_below("overhead_s", self.overhead_s, 0, "use 0 where it is not known")
         not_below("devices", self.devices, 1, "a plan needs at least one device")
 
@@ -101,10 +112,12 @@ class Roofline:
     def time(self, work: Work, communication_s: float = 0.0) -> StepTime:
         """The time of a step of `work`, divided evenly over the devices."""
         reached = self.bandwidth_bytes_per_s * self.bandwidth_efficiency * self.devices
-        computed = self.peak_operations_per_s * self.compute_efficiency * self.devices
+        attention_peak = self.attention_operations_per_s or self.peak_operations_per_s
+        products = work.operations - work.attention_operations
+        at_peak = products / self.peak_operations_per_s + work.attention_operations / attention_peak
         return StepTime(
             bandwidth_s=work.bytes / reached,
-            compute_s=work.operations / computed,
+            compute_s=at_peak / (self.compute_efficiency * self.devices),
             communication_s=communication_s,
             overhead_s=self.overhead_s,
         )

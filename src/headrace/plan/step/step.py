@@ -70,6 +70,7 @@ class StepWork:
         return Work(
             self.weight_bytes + self.kv_bytes + self.state_bytes,
             self.weight_operations + self.attention_operations + self.state_operations,
+            self.attention_operations,
         )
 
     def beside(self, other: StepWork) -> StepWork:

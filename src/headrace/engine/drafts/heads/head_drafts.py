@@ -21,8 +21,9 @@ from headrace.engine.drafts.passes.features import Features
 from headrace.engine.kv.kv_cache import KVCache
 from headrace.engine.memory.kv_memory import CachePlan
 from headrace.engine.request import Request
-from headrace.ops.interface import Array, Ops
+from headrace.ops.interface import Ops
 from headrace.ops.kv import KVCacheArrays, RaggedBatch
+from headrace.ops.operands import Array
 
 READY_TOKENS = 16
 """Of a request that is tried. headrace-head, begun in the middle of a text, is right 7 times of 100

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from headrace.engine.drafts.passes.draft_chain import DraftChain
 from headrace.engine.drafts.passes.draft_row import DraftRow
 from headrace.engine.model import Model
-from headrace.ops.interface import Array
 from headrace.ops.kv import RaggedBatch
+from headrace.ops.operands import Array
 
 
 class DraftModelChain(DraftChain[Model]):

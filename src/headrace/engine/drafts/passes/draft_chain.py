@@ -48,8 +48,9 @@ from headrace.engine.repeated_runs import RepeatedRuns
 from headrace.engine.request import GroupTable, Request
 from headrace.engine.sampling.sampler import DrawPosition, SampledToken, Sampler
 from headrace.errors import ConfigError
-from headrace.ops.interface import Array, Ops
+from headrace.ops.interface import Ops
 from headrace.ops.kv import RaggedBatch
+from headrace.ops.operands import Array
 
 MOST_DRAFTS = 64
 """Of a request, whatever the setting is."""

@@ -15,7 +15,8 @@ from headrace.engine.drafts.passes.draft_generator import Judge, JudgedDraft, Ra
 from headrace.engine.drafts.passes.draft_row import DraftRow
 from headrace.engine.request import Request
 from headrace.engine.sampling.sampler import SampledToken
-from headrace.ops.interface import Array, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.operands import Array
 
 
 class DraftRatings:

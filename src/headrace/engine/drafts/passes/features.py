@@ -24,7 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.engine.request import Request
-from headrace.ops.interface import Array, Ops
+from headrace.ops.interface import Ops
+from headrace.ops.operands import Array
 
 if TYPE_CHECKING:
     from headrace.engine.scheduling.plan import Row

@@ -22,7 +22,7 @@ import torch
 import triton
 import triton.language as tl
 
-from headrace.ops.interface import ATTENTION_BYTES, ATTENTION_CUT
+from headrace.ops.device import ATTENTION_BYTES, ATTENTION_CUT
 from headrace.ops.kv import NEAR_SPAN, AttentionShape, KVCodec
 from headrace.ops.torch.kv_pool import StoredKV, StoredPart
 from headrace.ops.torch.triton.kinds import e4m3

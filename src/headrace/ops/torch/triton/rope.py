@@ -11,8 +11,8 @@ import torch
 import triton
 import triton.language as tl
 
-from headrace.ops.interface import Norm
 from headrace.ops.kv import AttentionShape, KVCodec
+from headrace.ops.operands import Norm
 from headrace.ops.torch.kv_pool import StoredKV, StoredPart
 from headrace.ops.torch.triton.rounding import (
     APART,

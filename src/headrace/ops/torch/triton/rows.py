@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from headrace.ops.interface import Norm
+from headrace.ops.operands import Norm
 from headrace.ops.shared import BLOCK, is_centred
 from headrace.ops.torch.triton.rounding import APART, largest, whole_bytes
 
