@@ -113,6 +113,9 @@ struct Up<SwigluClamped> {
   HEADRACE_INLINE F of(F x) { return SwigluClamped::up(x); }
 };
 
+// Values ahead of which memory is asked for: what has to be under way for one stream of three.
+constexpr int64_t kActivationAhead = 512;
+
 template <class Function>
 static void activate_pieces(const ActivationArgs& a, int64_t begin, int64_t end) {
   const int64_t pieces = (a.width + kActivationColumns - 1) / kActivationColumns;
@@ -124,6 +127,11 @@ static void activate_pieces(const ActivationArgs& a, int64_t begin, int64_t end)
     const bool limited = a.gated && a.cap > 0;
     const F most = splat(a.cap), least = sub(zero(), most);
     for (int64_t i = from; i < to; i += kLanes) {
+      if (a.gated) {
+        prefetch(x + i + kActivationAhead);
+        prefetch(x + a.width + i + kActivationAhead);
+        prefetch_to_write(a.y + row * a.width + i + kActivationAhead);
+      }
       F v = Function::of(load_left(x + i, to - i), a.cap);
       if (a.gated) {
         F up = load_left(x + a.width + i, to - i);

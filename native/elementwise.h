@@ -36,12 +36,22 @@ static void exp_shifted(const float* x, int64_t n, float shift, float divisor, f
   }
 }
 
+// Heads of a row whose memory is asked for ahead: the loop over one waits for its norm.
+constexpr int64_t kHeadsAhead = 4;
+
 static void rope(const RopeArgs& a, int64_t row_begin, int64_t row_end) {
+  const int64_t heads = a.num_q_heads + a.num_k_heads;
   for (int64_t row = row_begin; row < row_end; ++row) {
     const float* cos = a.cos + a.positions[row] * a.half;
     const float* sin = a.sin + a.positions[row] * a.half;
-    for (int64_t h = 0; h < a.num_q_heads + a.num_k_heads; ++h) {
+    for (int64_t h = 0; h < heads; ++h) {
       float* head = a.qkv + row * a.row_width + h * a.head_dim;
+      if (h + kHeadsAhead < heads || row + 1 < row_end) {
+        const float* ahead = h + kHeadsAhead < heads
+                                 ? head + kHeadsAhead * a.head_dim
+                                 : a.qkv + (row + 1) * a.row_width + (h + kHeadsAhead - heads) * a.head_dim;
+        for (int64_t i = 0; i < a.head_dim; i += kLanes) prefetch(ahead + i);
+      }
       const bool is_q = h < a.num_q_heads;
       const float* weight = is_q ? a.q_weight : a.k_weight;
       if (weight != nullptr) {

@@ -138,7 +138,7 @@ static void panels_bf16(const LinearArgs& a, int64_t panel, int64_t count, int64
                                        tiles * kTile * kLanes * 2);
     for_row_blocks<Tiles>(rows, kTileRowBytes, [&](int64_t i, int64_t n) {
       if (rows > kTileRows) NextBlock::ask_all(NextBlock::share(ahead, i, n, rows), count);
-      if (tile + tiles == all) ask_output(a, panel, count, row + i, n);
+      if (tile + tiles == all) Outputs::ask_all(Outputs::of(a, panel, row + i, n), count);
       const uint16_t* x = a.x.half + (row + i) * stride + tile * kTile;
       float* sums = s->sums + i * kBlockPanels * kLanes;
       with_shape(n, count, [&]<bool kTwoRows, bool kTwoPanels>() {
@@ -320,7 +320,7 @@ static void unpacked_rows_amx(const LinearArgs& a, const Unpacked* w, int64_t pa
   for (int64_t i = 0; i < rows; i += kTileRows) {
     const int64_t n = rows - i < kTileRows ? rows - i : kTileRows;
     NextBlock::ask_all(NextBlock::share(ahead, i, n, rows), count);
-    if (tile + tiles == a.weight.tiles) ask_output(a, panel, count, row + i, n);
+    if (tile + tiles == a.weight.tiles) Outputs::ask_all(Outputs::of(a, panel, row + i, n), count);
     if (i == 0 || n < kTileRows) Tiles::configure(config_of_bytes(n));
     const Int8Rows x = Int8Rows::at(a.x, a.weight.tiles, 1, row + i, tile);
     with_rows<kTileRows>(n, [&]<int MR>() {

@@ -50,7 +50,7 @@ HEADRACE_UNROLL
   int64_t next = 0, next_end = 0;
   for (int64_t begin = 0; begin < pairs; begin += kAskPairs) {
     const int64_t end = pairs - begin < kAskPairs ? pairs : begin + kAskPairs;
-    if constexpr (!Stream) next = NextBlock::ask<NP>(asked, next, next_end += step);
+    if constexpr (!Stream) next = NextBlock::ask<NP>(asked, begin / kAskPairs, next, next_end += step);
     for (int64_t p = begin; p < end; ++p, x += 2, w += kPairOutputs) {
       for (int j = 0; Stream && j < NP; ++j) prefetch(asked.at + p * kPairBytes + j * asked.panel);
       I of[NP];

@@ -141,7 +141,7 @@ HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) part[i][j] = zero();
     }
     for (int64_t t = 0; t < kTiles; ++t) {
-      next = NextBlock::ask<NP>(asked, next, next_end += of_tile);
+      next = NextBlock::ask<NP>(asked, b * kTiles + t, next, next_end += of_tile);
       ISum s[MR][NP];
 HEADRACE_UNROLL
       for (int i = 0; i < MR; ++i) {

@@ -152,7 +152,7 @@ HEADRACE_UNROLL
   const int64_t of_tile = NextBlock::step(asked, tiles);
   int64_t next = 0, next_end = 0;
   for (int64_t t = 0; t < tiles; ++t, ++w) {
-    next = NextBlock::ask<NP>(asked, next, next_end += of_tile);
+    next = NextBlock::ask<NP>(asked, t, next, next_end += of_tile);
 HEADRACE_UNROLL
     for (int g = 0; g < G; ++g) {
       ISum s[MR][NP];

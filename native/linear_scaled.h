@@ -58,7 +58,7 @@ HEADRACE_UNROLL
   const int64_t of_tile = NextBlock::step(asked, tiles);
   int64_t next = 0, next_end = 0;
   for (int64_t t = 0; t < tiles; ++t) {
-    if constexpr (!Stream) next = NextBlock::ask<NP>(asked, next, next_end += of_tile);
+    if constexpr (!Stream) next = NextBlock::ask<NP>(asked, t, next, next_end += of_tile);
     C c;
     C::clear(c);
     const int64_t ahead = Stream ? asked_ahead(w, end) : 0;

@@ -51,25 +51,65 @@ HEADRACE_INLINE void with_panels(int64_t panels, const Fn& fn) {
   }
 }
 
+// Lines of y that rows will soon write, from a column on, and those of what is added to them: asked for while
+// the last block of k is computed, so that `finish` does not wait for memory.
+struct Outputs {
+  float* y;
+  int64_t stride;         // of y
+  const float* residual;  // or null
+  int64_t residual_stride;
+  int64_t rows;  // 0: none are asked for
+
+  HEADRACE_INLINE Outputs of(const LinearArgs& a, int64_t panel, int64_t row, int64_t rows) {
+    const int64_t column = panel * kLanes;
+    return {a.y + row * a.y_stride + column, a.y_stride,
+            a.residual == nullptr ? nullptr : a.residual + row * a.weight.out + column,
+            a.weight.out, rows};
+  }
+  template <int NP>
+  HEADRACE_INLINE void ask_row(const Outputs& o, int64_t row) {
+HEADRACE_UNROLL
+    for (int j = 0; j < NP; ++j) {
+      prefetch_to_write(o.y + row * o.stride + j * kLanes);
+      if (o.residual != nullptr) prefetch(o.residual + row * o.residual_stride + j * kLanes);
+    }
+  }
+  HEADRACE_INLINE void ask_all(const Outputs& o, int64_t panels) {
+    with_panels(panels, [&]<int NP>() {
+      for (int64_t row = 0; row < o.rows; ++row) Outputs::ask_row<NP>(o, row);
+    });
+  }
+};
+
 // The weights the next block of k will want, asked for while this one is computed: into the second level,
 // some by each block of rows, and a few lines at a time, for more than the core can have under way stop it.
 struct NextBlock {
   const uint8_t* at;
   int64_t panel;  // bytes from one panel to the next
   int64_t bytes;  // of each
+  Outputs outputs = {};  // of the rows that ask
 
   // The part of rows [done, done + more) of `all`.
   HEADRACE_INLINE NextBlock share(const NextBlock& n, int64_t done, int64_t more, int64_t all) {
     const int64_t begin = n.bytes * done / all / 64 * 64;
-    return {n.at + begin, n.panel, n.bytes * (done + more) / all - begin};
+    return {n.at + begin, n.panel, n.bytes * (done + more) / all - begin, {}};
   }
   // Bytes of each panel to ask for at every one of `times`.
   HEADRACE_INLINE int64_t step(const NextBlock& n, int64_t times) {
     return n.bytes == 0 ? 0 : n.bytes / times + 1;
   }
-  // Asks for what lies between `from` and `to`; returns where to go on.
+  // At the `time`-th of these, from 0 on: asks for what lies between `from` and `to`, and for the outputs
+  // of two rows, for a block of k may have few such times; returns where to go on.
   template <int NP>
-  HEADRACE_INLINE int64_t ask(const NextBlock& n, int64_t from, int64_t to) {
+  HEADRACE_INLINE int64_t ask(const NextBlock& n, int64_t time, int64_t from, int64_t to) {
+    constexpr int64_t kRowsAtOnce = 2;
+    for (int64_t row = time * kRowsAtOnce; row < (time + 1) * kRowsAtOnce && row < n.outputs.rows; ++row) {
+      Outputs::ask_row<NP>(n.outputs, row);
+    }
+    return NextBlock::ask_weights<NP>(n, from, to);
+  }
+  template <int NP>
+  HEADRACE_INLINE int64_t ask_weights(const NextBlock& n, int64_t from, int64_t to) {
     for (; from < to; from += 64) {
 HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) prefetch_far(n.at + j * n.panel + from);
@@ -78,7 +118,7 @@ HEADRACE_UNROLL
   }
   // For all of it at once.
   HEADRACE_INLINE void ask_all(const NextBlock& n, int64_t count) {
-    with_panels(count, [&]<int NP>() { NextBlock::ask<NP>(n, 0, n.bytes); });
+    with_panels(count, [&]<int NP>() { NextBlock::ask_weights<NP>(n, 0, n.bytes); });
   }
 };
 
@@ -112,17 +152,6 @@ static void finish(const LinearArgs& a, const float* sums, int64_t panel, int64_
   }
 }
 
-// Lines of y that will be written soon: while the last block of k is computed, so that the stores
-// do not wait for memory.
-HEADRACE_INLINE void ask_output(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
-                                int64_t rows) {
-  for (int64_t i = row; i < row + rows; ++i) {
-    for (int64_t j = 0; j < count; ++j) {
-      prefetch_to_write(a.y + i * a.y_stride + (panel + j) * kLanes);
-    }
-  }
-}
-
 // Blocks of at most `most` of `rows` rows from `row` on go over one block of k, which is the first one (or
 // the last) where it begins (or ends) a row: fn(i, n, asked, sums) adds to the sums of n rows from the i-th
 // on and asks for the part of the next block that is theirs. Sums begin at zero, and become y as soon as they are whole: written by all rows at the end, they would
@@ -134,9 +163,10 @@ HEADRACE_INLINE void over_rows(const LinearArgs& a, int64_t panel, int64_t count
   for (int64_t i = 0, n; i < rows; i += n) {
     n = chunk_rows(rows - i, most);
     float* sums = all_sums + i * kBlockPanels * kLanes;
-    if (ends) ask_output(a, panel, count, row + i, n);
     if (begins) clear_sums(sums, n);
-    fn(i, n, NextBlock::share(ahead, i, n, rows), sums);
+    NextBlock asked = NextBlock::share(ahead, i, n, rows);
+    if (ends) asked.outputs = Outputs::of(a, panel, row + i, n);
+    fn(i, n, asked, sums);
     if (ends) finish(a, sums, panel, count, row + i, n);
   }
 }

@@ -216,6 +216,36 @@ HEADRACE_INLINE I store_i8(int8_t* p, F x) {
 }
 HEADRACE_INLINE int32_t sum_of(I a) { return _mm512_reduce_add_epi32(a); }
 
+// What `join` makes of each of four registers' lanes: of two at a time, then within what is left.
+template <class Join, class JoinFour>
+HEADRACE_INLINE __m128i over_lanes_of_four(const I (&x)[4], const Join& join, const JoinFour& join_four) {
+  const I ab = join(_mm512_unpacklo_epi32(x[0], x[1]), _mm512_unpackhi_epi32(x[0], x[1]));
+  const I cd = join(_mm512_unpacklo_epi32(x[2], x[3]), _mm512_unpackhi_epi32(x[2], x[3]));
+  const I abcd = join(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+  return join_four(join_four(_mm512_castsi512_si128(abcd), _mm512_extracti32x4_epi32(abcd, 1)),
+                   join_four(_mm512_extracti32x4_epi32(abcd, 2), _mm512_extracti32x4_epi32(abcd, 3)));
+}
+HEADRACE_INLINE void largest_magnitudes(const F (&low)[4], const F (&high)[4], float (&most)[4]) {
+  const I sign = _mm512_set1_epi32(0x7fffffff);
+  I of[4];
+  for (int i = 0; i < 4; ++i) {
+    of[i] = _mm512_max_epi32(_mm512_and_si512(_mm512_castps_si512(low[i]), sign),
+                             _mm512_and_si512(_mm512_castps_si512(high[i]), sign));
+  }
+  const __m128i found = over_lanes_of_four(
+      of, [](I a, I b) { return _mm512_max_epi32(a, b); },
+      [](__m128i a, __m128i b) { return _mm_max_epi32(a, b); });
+  _mm_storeu_ps(most, _mm_castsi128_ps(found));
+}
+HEADRACE_INLINE void sums_of(const I (&low)[4], const I (&high)[4], int32_t (&sums)[4]) {
+  I of[4];
+  for (int i = 0; i < 4; ++i) of[i] = _mm512_add_epi32(low[i], high[i]);
+  const __m128i found = over_lanes_of_four(
+      of, [](I a, I b) { return _mm512_add_epi32(a, b); },
+      [](__m128i a, __m128i b) { return _mm_add_epi32(a, b); });
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(sums), found);
+}
+
 HEADRACE_INLINE Bytes load_bytes(const uint8_t* p) { return _mm512_loadu_si512(p); }
 HEADRACE_INLINE void store_bytes(uint8_t* p, Bytes x) { _mm512_storeu_si512(p, x); }
 HEADRACE_INLINE Bytes splat_byte(uint8_t x) { return _mm512_set1_epi8(static_cast<char>(x)); }
