@@ -49,15 +49,34 @@ struct PairProducts {
     for (int64_t i = 0; i < n; ++i) to[i] = half[i];
   }
 
+  static constexpr int64_t kLine = 64;
+  template <class Pairs>
+  static constexpr int64_t kEvery = kLine / kPair<Pairs>;
+
   // The line of the next span that lies where this one does, into the second level: the first one
   // holds little more than a span of K and V.
   template <bool Stream, class Pairs>
   HEADRACE_INLINE void ask_far(const typename Pairs::T* at, int64_t ahead, int64_t pair) {
-    constexpr int64_t kLine = 64, kEvery = kLine / kPair<Pairs>;
     if constexpr (Stream) {
-      if (pair % kEvery == 0) prefetch_far(reinterpret_cast<const uint8_t*>(at) + ahead);
+      if (pair % kEvery<Pairs> == 0) prefetch_far(reinterpret_cast<const uint8_t*>(at) + ahead);
     }
   }
+
+  // The lines of K that come next, into the second level, one group of 16 tokens after the other: memory
+  // gives more in this order than in the order in which lines of several groups meet q.
+  struct Asked {
+    int64_t group = 0, at = 0;
+
+    template <class T, int NP>
+    __attribute__((always_inline)) inline void line(const T* const (&k)[NP], const int64_t* ahead,
+                                                    int64_t bytes) {
+      prefetch_far(reinterpret_cast<const uint8_t*>(k[group]) + ahead[group] + at);
+      at += kLine;
+      if (at < bytes) return;
+      at = 0;
+      ++group;
+    }
+  };
 
   template <int MR, int NP>
   HEADRACE_INLINE void clear(F (&c)[MR][NP]) {
@@ -74,6 +93,8 @@ HEADRACE_UNROLL
     using T = typename Keys::T;
     const T* k[NP];
     for (int j = 0; j < NP; ++j) k[j] = reinterpret_cast<const T*>(span.k_values[g + j]);
+    [[maybe_unused]] Asked asked;
+    [[maybe_unused]] const int64_t bytes = d / 2 * kPair<Keys>;
     for (int64_t begin = 0; begin < d; begin += kPairBlock) {
       const int64_t pairs = (d - begin < kPairBlock ? d - begin : kPairBlock) / 2;
       F c[MR][NP];
@@ -84,7 +105,9 @@ HEADRACE_UNROLL
 HEADRACE_UNROLL
         for (int j = 0; j < NP; ++j) {
           const T* at = k[j] + first + p * Keys::kPair;
-          ask_far<Stream, Keys>(at, span.k_ahead[g + j], p);
+          if constexpr (Stream) {
+            if ((p * NP + j) % kEvery<Keys> == 0) asked.line(k, span.k_ahead + g, bytes);
+          }
           of[j] = pairs_from<Keys>(at);
         }
 HEADRACE_UNROLL
