@@ -60,9 +60,9 @@ int64_t Backend::latent_heads(const AttentionArgs& args, int64_t most_rows, int6
   return (args.group + parts - 1) / parts;
 }
 
-// Kv heads that go together where `one` is the item of one of them: as many as rows allow, where an item of them, or a part of it that
-// threads may have apart, is not more than a fair share of the work. K of all heads of a block of tokens lie
-// behind each other, and so do their V: read together they are fewer pages and longer runs of memory.
+// Kv heads that go together where `one` is the item of one of them: as many as rows allow, where an item of
+// them, or a part of it that threads may have apart, is not more than a fair share of the work. K of all heads
+// of a block of tokens lie behind each other, and so do their V: read together they are longer runs of memory.
 int64_t Backend::heads_together(const AttentionArgs& args, const AttentionItem& one,
                                 int64_t most_rows, int64_t share) {
   int64_t rows = 0;

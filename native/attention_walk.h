@@ -90,9 +90,9 @@ static bool span_is_finite(const KvLayer& kv, const SpanGroups& span, int64_t fi
   return finite;
 }
 
-// Some rows of an item, of its first kv head and likewise of each, and the spans that they go through: those at positions [from, to) of which they
-// see something, as the block table of `request` has them. Their tokens are of that request, or the
-// spans lie before those that the tokens are in.
+// Some rows of an item, of its first kv head and likewise of each, and the spans that they go through:
+// those at positions [from, to) of which they see something, as the block table of `request` has them.
+// Their tokens are of that request, or the spans lie before those that the tokens are in.
 struct Walk {
   int64_t request;
   int64_t row;
