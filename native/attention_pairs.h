@@ -62,21 +62,18 @@ struct PairProducts {
     }
   }
 
-  // The lines of K that come next, into the second level, one group of 16 tokens after the other: memory
-  // gives more in this order than in the order in which lines of several groups meet q.
-  struct Asked {
-    int64_t group = 0, at = 0;
-
-    template <class T, int NP>
-    __attribute__((always_inline)) inline void line(const T* const (&k)[NP], const int64_t* ahead,
-                                                    int64_t bytes) {
-      prefetch_far(reinterpret_cast<const uint8_t*>(k[group]) + ahead[group] + at);
-      at += kLine;
-      if (at < bytes) return;
-      at = 0;
-      ++group;
-    }
-  };
+  // NP pairs of the next span's K, from pair `n` on of those of NP groups of 16 tokens, `of_group` each,
+  // into the second level: one group after the other, for memory gives more in this order than in that in
+  // which pairs of several groups meet q. Steps of three pairs miss one or two where a group ends.
+  template <class Pairs, int NP>
+  HEADRACE_INLINE void ask_in_order(const typename Pairs::T* const (&k)[NP], const int64_t* ahead,
+                                    int64_t n, int64_t of_group) {
+    // Both are small, and 32 bits divide faster than 64.
+    const uint32_t group = static_cast<uint32_t>(n) / static_cast<uint32_t>(of_group);
+    const auto* at = reinterpret_cast<const uint8_t*>(k[group]) + ahead[group] +
+                     (n - group * of_group) * kPair<Pairs>;
+    for (int64_t b = 0; b < NP * kPair<Pairs>; b += kLine) prefetch_far(at + b);
+  }
 
   template <int MR, int NP>
   HEADRACE_INLINE void clear(F (&c)[MR][NP]) {
@@ -93,21 +90,20 @@ HEADRACE_UNROLL
     using T = typename Keys::T;
     const T* k[NP];
     for (int j = 0; j < NP; ++j) k[j] = reinterpret_cast<const T*>(span.k_values[g + j]);
-    [[maybe_unused]] Asked asked;
-    [[maybe_unused]] const int64_t bytes = d / 2 * kPair<Keys>;
     for (int64_t begin = 0; begin < d; begin += kPairBlock) {
       const int64_t pairs = (d - begin < kPairBlock ? d - begin : kPairBlock) / 2;
       F c[MR][NP];
       clear(c);
       const int64_t first = begin / 2 * Keys::kPair;
       for (int64_t p = 0; p < pairs; ++p) {
+        // Of many rows products take the time, and the address would be one more.
+        constexpr bool kInOrder = Stream && MR <= kFewRows;
+        if constexpr (kInOrder) ask_in_order<Keys>(k, span.k_ahead + g, (begin / 2 + p) * NP, d / 2);
         I of[NP];
 HEADRACE_UNROLL
         for (int j = 0; j < NP; ++j) {
           const T* at = k[j] + first + p * Keys::kPair;
-          if constexpr (Stream) {
-            if ((p * NP + j) % kEvery<Keys> == 0) asked.line(k, span.k_ahead + g, bytes);
-          }
+          ask_far<Stream && !kInOrder, Keys>(at, span.k_ahead[g + j], p);
           of[j] = pairs_from<Keys>(at);
         }
 HEADRACE_UNROLL
