@@ -1,5 +1,6 @@
-// Causal attention of some tokens, seen by one kv head, with an online softmax. They are of one request
-// or of several whose block tables begin alike: then a span that these share is read once for all.
+// Causal attention of some tokens, seen by some kv heads, with an online softmax. They are of one request
+// or of several whose block tables begin alike: then a span that these share is read once for all. Of few
+// tokens kv heads go through each span one after the other, for their K, and their V, lie behind each other.
 //
 // Spans of 64 positions at multiples of 64 are visited in ascending order, from the one in which a
 // window begins. For each row (one q head of one token) and span: 64 scores, their maximum,
@@ -34,9 +35,10 @@ HEADRACE_INLINE void ask_row(const float* row, int64_t width) {
   for (int64_t i = 0; i < width; i += kLanes) prefetch(row + i);
 }
 
-// q of every row of a run, from row `first` on (rounded as K's codec has it, turned as K is), and empty sums.
+// q of every row of a run and a kv head, from row `first` on (rounded as K's codec has it, turned as K is),
+// and empty sums.
 template <class Way, class K>
-HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& item,
+HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& item, int64_t kv_head,
                                 const AttentionRun& run, int64_t first, const RowState& s) {
   using Products = typename Way::template Products<K>;
   const int64_t d = a.kv.head_dim, width = a.kv.v_panels * kLanes;
@@ -45,7 +47,7 @@ HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& ite
     return static_cast<int32_t>(run.begin + (row - first) / heads);
   };
   const auto head_at = [&](int64_t row) {
-    return item.head * a.group + item.q_begin + (row - first) % heads;
+    return kv_head * a.group + item.q_begin + (row - first) % heads;
   };
   const auto q_at = [&](int64_t row) {
     return a.qkv + token_at(row) * a.row_width + head_at(row) * d;
@@ -81,11 +83,9 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, const A
                       void* scratch) {
   const KvLayer& kv = a.kv;
   const int64_t heads = item.q_end - item.q_begin, width = kv.v_panels * kLanes;
-  int64_t rows = 0;
-  for (int64_t i = 0; i < item.count; ++i) {
-    rows += (item.runs[i].end - item.runs[i].begin) * heads;
-  }
   RowState s;
+  s.of_head = rows_of_head(item);
+  const int64_t rows = s.of_head * item.heads;
   s.q = scratch;
   s.mixed = static_cast<float*>(scratch) + rows * padded(kv.head_dim);
   s.total = s.mixed + rows * width;
@@ -99,7 +99,11 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, const A
   s.after = after == nullptr ? nullptr : &begins;
   for (int64_t i = 0, row = 0; i < item.count; ++i) {
     const AttentionRun& run = item.runs[i];
-    with_reader(kv.k_codec, [&]<class K>() { start_rows<Way, K>(a, item, run, row, s); });
+    with_reader(kv.k_codec, [&]<class K>() {
+      for (int64_t h = 0; h < item.heads; ++h) {
+        start_rows<Way, K>(a, item, item.head + h, run, row + h * s.of_head, s);
+      }
+    });
     const int64_t of_run = (run.end - run.begin) * heads;
     if (item.from > 0) {
       walk<Way>(a, item, s, {run.request, row, of_run, 0, item.from,
@@ -110,7 +114,7 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, const A
   const int64_t each = sums_width(kv);
   if (item.sums != nullptr) {
     const int64_t known = int64_t{a.batch.positions[item.runs->end - 1]} + 1;
-    walk<Way>(a, item, s, {item.runs->request, 0, rows, item.begin,
+    walk<Way>(a, item, s, {item.runs->request, 0, s.of_head, item.begin,
                            item.end < known ? item.end : known, known});
     for (int64_t row = 0; row < rows; ++row) {
       copy_sums(sums_of(s, row, width), sums_at(item.sums + row * each, width), width);
@@ -120,7 +124,7 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, const A
   walk_runs<Way>(a, item, s, 0, item.count, 0, item.from);
 
   const auto y_at = [&](int64_t row) {
-    const int64_t head = item.head * a.group + item.q_begin + row % heads;
+    const int64_t head = q_head_of(a, item, s.of_head, row);
     return a.y + (token_of(s, row) * kv.heads * a.group + head) * kv.value_dim;
   };
   for (int64_t row = 0; row < rows; ++row) {
@@ -129,7 +133,7 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, const A
     }
     const RowSums all = sums_at(s.joined + row * each, width);
     join_sums(all, sums_of(s, row, width), width);
-    write_row(a, token_of(s, row), item.head * a.group + item.q_begin + row % heads, all);
+    write_row(a, token_of(s, row), q_head_of(a, item, s.of_head, row), all);
   }
 }
 

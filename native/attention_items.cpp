@@ -1,7 +1,7 @@
 // Attention of a ragged batch: which tokens go together, and how their work is cut for the threads.
 //
-// An item is a pack of tokens and a kv head, whose K and V are read once for all of them, or a part of
-// what one sees, whose sums are joined with those of the others in ascending order. Rows are computed
+// An item is a pack of tokens and a kv head, or some, whose K and V are read once for all of them, or a part
+// of what one sees, whose sums are joined with those of the others in ascending order. Rows are computed
 // apart, so that no cut changes a result.
 
 #include <algorithm>
@@ -23,9 +23,11 @@ constexpr int64_t kLatentValues = 32 * 576;
 constexpr int64_t kLatentRows = 4;
 // Items of attention for each thread where all are alike: one that takes as long as more of them do is cut.
 constexpr int64_t kItemsPerThread = 4;
-// Rows of an item that is cut at most: a head's group or two of a token, or some drafts. With those of a
+// Rows of a kv head of an item that is cut at most: a head's group or two of a token, or some drafts. With those of a
 // prompt there are items enough.
 constexpr int64_t kCutRows = 16;
+// Rows of an item of several kv heads at most: their q and sums are 40 KiB at head_dim 128.
+constexpr int64_t kTogetherRows = 32;
 // Beyond any position.
 constexpr int64_t kAll = int64_t{1} << 62;
 
@@ -39,7 +41,7 @@ int64_t attention_cost(const AttentionArgs& args, const AttentionItem& item) {
     const int64_t end = std::min<int64_t>(item.end, at[run.end - 1] + 1);
     positions += (run.end - run.begin) * std::max<int64_t>(0, end - first);
   }
-  return positions * (item.q_end - item.q_begin);
+  return positions * (item.q_end - item.q_begin) * item.heads;
 }
 
 }  // namespace
@@ -56,6 +58,22 @@ int64_t Backend::latent_heads(const AttentionArgs& args, int64_t most_rows, int6
       std::min((threads + items - 1) / items, tile * args.group / kLatentRows);
   const int64_t parts = std::min(args.group, std::max({int64_t{1}, of_rows, of_threads}));
   return (args.group + parts - 1) / parts;
+}
+
+// Kv heads that go together where `one` is the item of one of them: as many as rows allow, where an item of
+// them, or a part of it that threads may have apart, is not more than a fair share of the work. K of all heads
+// of a block of tokens lie behind each other, and so do their V: read together they are longer runs of memory.
+int64_t Backend::heads_together(const AttentionArgs& args, const AttentionItem& one,
+                                int64_t most_rows, int64_t share) {
+  int64_t rows = 0;
+  for (int64_t i = 0; i < one.count; ++i) rows += (one.runs[i].end - one.runs[i].begin) * args.group;
+  const bool in_parts = one.count == 1 && rows <= kCutRows;
+  const int64_t cost = in_parts ? std::min(one.cost, rows * kPart) : one.cost;
+  const int64_t most = std::max<int64_t>(
+      1, std::min({args.kv.heads, most_rows / std::max<int64_t>(1, rows),
+                   share / std::max<int64_t>(1, cost)}));
+  const int64_t items = (args.kv.heads + most - 1) / most;
+  return (args.kv.heads + items - 1) / items;
 }
 
 // Tokens that go together, at most `tile` of them: those of one request, or of several that share K and
@@ -103,7 +121,7 @@ void Backend::pack_runs(const AttentionArgs& args, int64_t tile) {
 
 // Items that are more than a fair share of the work are cut into the parts of what they see: those of few
 // rows of one run, whose sums are little beside K and V.
-void Backend::cut_items(const AttentionArgs& args) {
+void Backend::cut_items(const AttentionArgs& args, int64_t share) {
   whole_items_.clear();
   const auto opening = [&](const AttentionItem& item) {
     return first_seen(args.sees, args.batch.positions[item.runs->begin]) / kPart * kPart;
@@ -112,14 +130,10 @@ void Backend::cut_items(const AttentionArgs& args) {
     return int64_t{args.batch.positions[item.runs->end - 1]};
   };
   const auto rows = [](const AttentionItem& item) {
-    return (item.runs->end - item.runs->begin) * (item.q_end - item.q_begin);
+    return (item.runs->end - item.runs->begin) * (item.q_end - item.q_begin) * item.heads;
   };
-  const bool whole = pool_.size() == 1;
-  int64_t all = 0;
-  for (const AttentionItem& item : items_) all += attention_cost(args, item);
-  const int64_t share = all / (pool_.size() * kItemsPerThread);
   const auto cut = std::stable_partition(items_.begin(), items_.end(), [&](const AttentionItem& item) {
-    return whole || item.count > 1 || rows(item) > kCutRows || attention_cost(args, item) <= share ||
+    return item.count > 1 || rows(item) > kCutRows * item.heads || item.cost <= share ||
            last(item) < opening(item) + kPart;
   });
   whole_items_.assign(cut, items_.end());
@@ -138,13 +152,14 @@ void Backend::cut_items(const AttentionArgs& args) {
       part.begin = begin;
       part.end = begin + kPart;
       part.sums = sums;
+      part.cost = attention_cost(args, part);
       items_.push_back(part);
       sums += rows(item) * each;
     }
   }
 }
 
-// Items are a pack of tokens and a kv head, or a part of one. The longest go first, so that no thread
+// Items are a pack of tokens and some kv heads, or a part of one. The longest go first, so that no thread
 // is left alone with one at the end.
 void Backend::attention(const AttentionArgs& args) {
   const Session session(pool_);
@@ -157,20 +172,38 @@ void Backend::attention(const AttentionArgs& args) {
   const int64_t heads =
       kv.latent ? latent_heads(args, most_rows, tile, static_cast<int64_t>(packs_.size()))
                 : args.group;
+  // Of each pack the item of one kv head, then those of all.
   items_.clear();
+  int64_t all = 0;
   for (const Pack& pack : packs_) {
-    for (int64_t h = 0; h < kv.heads; ++h) {
+    AttentionItem one{runs_.data() + pack.first, pack.count, pack.from, 0, 1, 0, args.group};
+    one.cost = attention_cost(args, one);
+    all += one.cost * kv.heads;
+    items_.push_back(one);
+  }
+  const int64_t share = pool_.size() == 1 ? all : all / (pool_.size() * kItemsPerThread);
+  const int64_t together_rows = std::min(kTogetherRows, most_rows);
+  std::vector<AttentionItem>& ones = whole_items_;
+  ones.swap(items_);
+  items_.clear();
+  for (const AttentionItem& one : ones) {
+    const int64_t together = kv.latent ? 1 : heads_together(args, one, together_rows, share);
+    for (int64_t h = 0; h < kv.heads; h += together) {
       for (int64_t q = 0; q < args.group; q += heads) {
-        items_.push_back({runs_.data() + pack.first, pack.count, pack.from, h, q,
-                          std::min(args.group, q + heads)});
+        AttentionItem item = one;
+        item.head = h;
+        item.heads = std::min(together, kv.heads - h);
+        item.q_begin = q;
+        item.q_end = std::min(args.group, q + heads);
+        item.cost = one.cost / args.group * (item.q_end - q) * item.heads;
+        items_.push_back(item);
       }
     }
   }
-  cut_items(args);
-  std::stable_sort(items_.begin(), items_.end(), [&](const auto& a, const auto& b) {
-    return attention_cost(args, a) > attention_cost(args, b);
-  });
-  reserve_scratch(kernels_.attention_scratch_bytes(tile * heads, kv));
+  cut_items(args, share);
+  std::stable_sort(items_.begin(), items_.end(),
+                   [](const auto& a, const auto& b) { return a.cost > b.cost; });
+  reserve_scratch(kernels_.attention_scratch_bytes(std::max(tile * heads, together_rows), kv));
   const int64_t count = static_cast<int64_t>(items_.size());
   pool_.for_dealt(count, [&](int64_t item, int64_t after, int thread) {
     const AttentionItem* const all = items_.data();

@@ -31,6 +31,20 @@ HEADRACE_INLINE RowSums sums_of(const RowState& s, int64_t row, int64_t width) {
   return {s.mixed + row * width, s.total + row * kLanes, s.most + row * kLanes};
 }
 
+// Rows of an item that each of its kv heads has.
+HEADRACE_INLINE int64_t rows_of_head(const AttentionItem& item) {
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < item.count; ++i) tokens += item.runs[i].end - item.runs[i].begin;
+  return tokens * (item.q_end - item.q_begin);
+}
+
+// The q head of a row, of `of_head` for each kv head.
+HEADRACE_INLINE int64_t q_head_of(const AttentionArgs& a, const AttentionItem& item, int64_t of_head,
+                                  int64_t row) {
+  const int64_t kv_head = item.head + row / of_head;
+  return kv_head * a.group + item.q_begin + row % of_head % (item.q_end - item.q_begin);
+}
+
 // Nothing is joined yet; what `mixed` holds is not read.
 HEADRACE_INLINE void begin_sums(const RowSums& s) {
   store(s.total, zero());
@@ -100,16 +114,16 @@ HEADRACE_INLINE void write_row(const AttentionArgs& a, int64_t token, int64_t q_
 static void join_parts(const AttentionArgs& a, const AttentionItem& item, float* sums) {
   const int64_t width = a.kv.v_panels * kLanes, each = sums_width(a.kv);
   const int64_t heads = item.q_end - item.q_begin, first_token = item.runs->begin;
-  const int64_t rows = (item.runs->end - first_token) * heads;
+  const int64_t of_head = rows_of_head(item), rows = of_head * item.heads;
   for (int64_t row = 0; row < rows; ++row) {
-    const int64_t token = first_token + row / heads, position = a.batch.positions[token];
+    const int64_t token = first_token + row % of_head / heads, position = a.batch.positions[token];
     const auto part_at = [&](int64_t part) {
       return sums_at(sums + ((part - item.begin / kPart) * rows + row) * each, width);
     };
     const int64_t first = first_seen(a.sees, position) / kPart, last = position / kPart;
     const RowSums all = part_at(first);
     for (int64_t part = first + 1; part <= last; ++part) join_sums(all, part_at(part), width);
-    write_row(a, token, item.head * a.group + item.q_begin + row % heads, all);
+    write_row(a, token, q_head_of(a, item, of_head, row), all);
   }
 }
 

@@ -31,6 +31,7 @@ struct RowState {
   uint8_t* keys;
   uint8_t* values;
   float* joined;  // sums of parts that are done, of each row; null where an item is one part
+  int64_t of_head;  // rows of a kv head, which lie behind those of the one before
   const SpanGroups* after;  // where the next item begins, or null
 };
 constexpr int64_t kSlope = 1, kPosition = 2, kToken = 3;

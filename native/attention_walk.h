@@ -90,9 +90,9 @@ static bool span_is_finite(const KvLayer& kv, const SpanGroups& span, int64_t fi
   return finite;
 }
 
-// Some rows of an item and the spans that they go through: those at positions [from, to) of which they
-// see something, as the block table of `request` has them. Their tokens are of that request, or the
-// spans lie before those that the tokens are in.
+// Some rows of an item, of its first kv head and likewise of each, and the spans that they go through:
+// those at positions [from, to) of which they see something, as the block table of `request` has them.
+// Their tokens are of that request, or the spans lie before those that the tokens are in.
 struct Walk {
   int64_t request;
   int64_t row;
@@ -127,59 +127,62 @@ static void walk(const AttentionArgs& a, const AttentionItem& item, const RowSta
   find_groups(a, w.request, item.head, first / kSpan * kSpan, first, known, &next);
   int64_t seeing = 0;  // the first token that the span's start does not lie behind
   for (int64_t start = first / kSpan * kSpan; start < w.to; start += kSpan) {
-    if (start % kPart == 0 && s.joined != nullptr) {
-      end_part(a, s, w.row, w.rows, start);
-    }
-    span = next;
-    if (start + kSpan < w.to || goes_on) {
-      find_groups(a, w.request, item.head, start + kSpan, first, known, &next);
-    } else if (stream && s.after != nullptr) {
-      for (int64_t g = 0; g < kGroups; ++g) {
-        if (s.after->k[g] == nullptr) continue;  // behind the window's beginning
-        next.k[g] = s.after->k[g];
-        next.v[g] = s.after->v[g];
-        if (start + g * kLanes >= known) ask_group(kv, *s.after, g);
-      }
-    }
     while (position_at(seeing) < start) ++seeing;
     // The first token that reads this span as it is stored for good.
     int64_t behind = seeing;
     while (kv.near_k != nullptr && behind < tokens && position_at(behind) < start + kSpan) ++behind;
-    for (int64_t g = 0; g < kGroups && behind < tokens; ++g) {
-      if (span.k[g] == nullptr) continue;
-      span.k_ahead[g] = next.k[g] - span.k[g];
-      if (!kv.latent) span.v_ahead[g] = next.v[g] - span.v[g];
-      // At the end a span has groups of the one before that nothing sees.
-      if (start + g * kLanes >= known) continue;
-      make_keys(kv, span, g, s.keys + g * made_k_bytes(kv));
-      make_values(kv, span, g, s.values + g * made_v_bytes(kv));
-    }
-    // Tokens that see the same of the span go together, and others with them where what they do not
-    // see of each other's values may be multiplied by zero.
-    const auto go = [&](const SpanGroups& of, int64_t from, int64_t to, bool streamed) {
-      bool asked = false, finite = false;
-      for (int64_t token = from, end; token < to; token = end) {
-        end = token + 1;
-        const Seen seen = seen_of(a, token_at(token), start);
-        if (seen.begin >= kSpan) continue;
-        SpanRows all{w.row + token * heads, 0, seen, true};
-        for (; end < to; ++end) {
-          const Seen other = seen_of(a, token_at(end), start);
-          if (Seen::same(seen, other)) continue;
-          if (other.begin >= kSpan) break;
-          if (!asked) finite = span_is_finite(kv, of, first, known);
-          asked = true;
-          if (!finite) break;
-          all.alike = false;
+    for (int64_t h = 0; h < item.heads; ++h) {
+      const int64_t row = w.row + h * s.of_head;
+      if (start % kPart == 0 && s.joined != nullptr) end_part(a, s, row, w.rows, start);
+      span = next;
+      if (h + 1 < item.heads) {
+        find_groups(a, w.request, item.head + h + 1, start, first, known, &next);
+      } else if (start + kSpan < w.to || goes_on) {
+        find_groups(a, w.request, item.head, start + kSpan, first, known, &next);
+      } else if (stream && s.after != nullptr) {
+        for (int64_t g = 0; g < kGroups; ++g) {
+          if (s.after->k[g] == nullptr) continue;  // behind the window's beginning
+          next.k[g] = s.after->k[g];
+          next.v[g] = s.after->v[g];
+          if (start + g * kLanes >= known) ask_group(kv, *s.after, g);
         }
-        all.rows = (end - token) * heads;
-        if (!all.alike || seen.shown != 0) span_all<Way>(a, of, all, s, streamed);
       }
-    };
-    go(span, behind, tokens, stream);
-    if (behind > seeing) {
-      go(near_groups(a, w.request, item.head, start, first, known, s.values), seeing, behind,
-         false);
+      for (int64_t g = 0; g < kGroups && behind < tokens; ++g) {
+        if (span.k[g] == nullptr) continue;
+        span.k_ahead[g] = next.k[g] - span.k[g];
+        if (!kv.latent) span.v_ahead[g] = next.v[g] - span.v[g];
+        // At the end a span has groups of the one before that nothing sees.
+        if (start + g * kLanes >= known) continue;
+        make_keys(kv, span, g, s.keys + g * made_k_bytes(kv));
+        make_values(kv, span, g, s.values + g * made_v_bytes(kv));
+      }
+      // Tokens that see the same of the span go together, and others with them where what they do not
+      // see of each other's values may be multiplied by zero.
+      const auto go = [&](const SpanGroups& of, int64_t from, int64_t to, bool streamed) {
+        bool asked = false, finite = false;
+        for (int64_t token = from, end; token < to; token = end) {
+          end = token + 1;
+          const Seen seen = seen_of(a, token_at(token), start);
+          if (seen.begin >= kSpan) continue;
+          SpanRows all{row + token * heads, 0, seen, true};
+          for (; end < to; ++end) {
+            const Seen other = seen_of(a, token_at(end), start);
+            if (Seen::same(seen, other)) continue;
+            if (other.begin >= kSpan) break;
+            if (!asked) finite = span_is_finite(kv, of, first, known);
+            asked = true;
+            if (!finite) break;
+            all.alike = false;
+          }
+          all.rows = (end - token) * heads;
+          if (!all.alike || seen.shown != 0) span_all<Way>(a, of, all, s, streamed);
+        }
+      };
+      go(span, behind, tokens, stream);
+      if (behind > seeing) {
+        go(near_groups(a, w.request, item.head + h, start, first, known, s.values), seeing, behind,
+           false);
+      }
     }
   }
 }

@@ -128,7 +128,9 @@ class Backend {
   };
   // attention_items.cpp: which tokens go together, and how their work is cut.
   void pack_runs(const AttentionArgs& args, int64_t tile);
-  void cut_items(const AttentionArgs& args);
+  void cut_items(const AttentionArgs& args, int64_t share);
+  static int64_t heads_together(const AttentionArgs& args, const AttentionItem& one,
+                                int64_t most_rows, int64_t share);
   int64_t latent_heads(const AttentionArgs& args, int64_t most_rows, int64_t tile, int64_t packs);
   void multiply_heads(const HeadsArgs& args, int64_t begin, int64_t end);
   void chosen_experts(const ExpertsArgs& args, int64_t begin, int64_t end);

@@ -275,19 +275,22 @@ struct AttentionRun {
 // joining its sums takes. Joining changes bits, so that all levels and shapes have the same.
 constexpr int64_t kPart = 1024;
 
-// Runs of different requests, seen by q heads [q_begin, q_end) of the group of a kv head. Where threads
-// have a part each of what a run sees, an item is positions [begin, end) of one part, and what its rows
-// sum up goes to `sums`, [rows][attention_sums_width]; elsewhere it is all positions.
+// Runs of different requests, seen by q heads [q_begin, q_end) of the group of each of some kv heads. Where
+// threads have a part each of what a run sees, an item is positions [begin, end) of one part, and what its
+// rows sum up goes to `sums`, [rows][attention_sums_width]; elsewhere it is all positions. Rows are those of
+// one kv head after the other, of each token by token, and of a token its q heads.
 struct AttentionItem {
   const AttentionRun* runs;
   int64_t count;  // at least 1
   int64_t from;   // where what they share begins
-  int64_t head;
+  int64_t head;   // the first kv head
+  int64_t heads;  // kv heads, at least 1
   int64_t q_begin;
   int64_t q_end;
   int64_t begin = 0;
   int64_t end = int64_t{1} << 62;
   float* sums = nullptr;
+  int64_t cost = 0;  // products that it takes, of whoever deals items out
 };
 
 // Panels of one call: [begin, end), and up to `reach` those that the same thread most likely takes next,

@@ -154,8 +154,9 @@ static void finish(const LinearArgs& a, const float* sums, int64_t panel, int64_
 
 // Blocks of at most `most` of `rows` rows from `row` on go over one block of k, which is the first one (or
 // the last) where it begins (or ends) a row: fn(i, n, asked, sums) adds to the sums of n rows from the i-th
-// on and asks for the part of the next block that is theirs. Sums begin at zero, and become y as soon as they are whole: written by all rows at the end, they would
-// have left the first-level cache, as would the lines of y that were asked for.
+// on and asks for the part of the next block that is theirs. Sums begin at zero, and become y as soon as they
+// are whole: written by all rows at the end, they would have left the first-level cache, as would the lines
+// of y that were asked for.
 template <class Fn>
 HEADRACE_INLINE void over_rows(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
                                int64_t rows, int64_t most, bool begins, bool ends,
