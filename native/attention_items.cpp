@@ -23,8 +23,8 @@ constexpr int64_t kLatentValues = 32 * 576;
 constexpr int64_t kLatentRows = 4;
 // Items of attention for each thread where all are alike: one that takes as long as more of them do is cut.
 constexpr int64_t kItemsPerThread = 4;
-// Rows of a kv head of an item that is cut at most: a head's group or two of a token, or some drafts. With those of a
-// prompt there are items enough.
+// Rows of a kv head of an item that is cut at most: a head's group or two of a token, or some drafts. With those
+// of a prompt there are items enough.
 constexpr int64_t kCutRows = 16;
 // Rows of an item of several kv heads at most: their q and sums are 40 KiB at head_dim 128.
 constexpr int64_t kTogetherRows = 32;
@@ -173,20 +173,18 @@ void Backend::attention(const AttentionArgs& args) {
       kv.latent ? latent_heads(args, most_rows, tile, static_cast<int64_t>(packs_.size()))
                 : args.group;
   // Of each pack the item of one kv head, then those of all.
-  items_.clear();
+  ones_.clear();
   int64_t all = 0;
   for (const Pack& pack : packs_) {
     AttentionItem one{runs_.data() + pack.first, pack.count, pack.from, 0, 1, 0, args.group};
     one.cost = attention_cost(args, one);
     all += one.cost * kv.heads;
-    items_.push_back(one);
+    ones_.push_back(one);
   }
   const int64_t share = pool_.size() == 1 ? all : all / (pool_.size() * kItemsPerThread);
   const int64_t together_rows = std::min(kTogetherRows, most_rows);
-  std::vector<AttentionItem>& ones = whole_items_;
-  ones.swap(items_);
   items_.clear();
-  for (const AttentionItem& one : ones) {
+  for (const AttentionItem& one : ones_) {
     const int64_t together = kv.latent ? 1 : heads_together(args, one, together_rows, share);
     for (int64_t h = 0; h < kv.heads; h += together) {
       for (int64_t q = 0; q < args.group; q += heads) {

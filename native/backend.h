@@ -160,6 +160,7 @@ class Backend {
   std::vector<RouteScratch> route_scratch_;
   std::vector<AttentionRun> runs_;
   std::vector<Pack> packs_;
+  std::vector<AttentionItem> ones_;  // of one kv head of each pack
   std::vector<AttentionItem> items_;
   std::vector<AttentionItem> whole_items_;  // of which items_ has the parts
   Buffer part_sums_;

@@ -290,7 +290,7 @@ struct AttentionItem {
   int64_t begin = 0;
   int64_t end = int64_t{1} << 62;
   float* sums = nullptr;
-  int64_t cost = 0;  // products that it takes, of whoever deals items out
+  int64_t cost = 0;  // products that it takes, by which items are dealt out and cut
 };
 
 // Panels of one call: [begin, end), and up to `reach` those that the same thread most likely takes next,

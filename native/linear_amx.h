@@ -443,8 +443,11 @@ struct AmxLevel {
     return is_quantised(codec) && tiles_pay(codec) ? kBytesFrom : headrace::kManyRows;
   }
   static float probe_multiply(Operands kind, int64_t rounds) {
-    return kind == Operands::f32 ? headrace::best_avx512_kernels().probe_multiply(kind, rounds)
-                                 : probe_tiles<Tiles>(kind == Operands::int8, rounds);
+    if (kind == Operands::f32) return headrace::best_avx512_kernels().probe_multiply(kind, rounds);
+    if (kind == Operands::bf16_pairs) {
+      return headrace::avx512_bf16_kernels().probe_multiply(Operands::bf16, rounds);
+    }
+    return probe_tiles<Tiles>(kind == Operands::int8, rounds);
   }
   static Kernels kernels(const char* level) {
     Kernels kernels = headrace::best_avx512_kernels();
@@ -457,6 +460,8 @@ struct AmxLevel {
     kernels.probe_multiply = probe_multiply;
     kernels.probe_ops[static_cast<int>(Operands::bf16)] = kTileOpsBf16;
     kernels.probe_ops[static_cast<int>(Operands::int8)] = kTileOpsInt8;
+    kernels.probe_ops[static_cast<int>(Operands::bf16_pairs)] =
+        by_pairs.probe_ops[static_cast<int>(Operands::bf16)];
     return kernels;
   }
 };

@@ -10,9 +10,8 @@ namespace {
 
 using headrace::Operand;
 
-// Tiles that are rounded at once: a level may take what is summed over lanes, and the largest of lanes, of
-// four registers together (an overload of the two below for four).
-constexpr int kTilesAtOnce = 4;
+// What kTilesAtOnce tiles need that are rounded at once, each for itself; a level whose tiles are two registers
+// has an overload for as many, which takes the lanes of all together.
 
 // Largest magnitude of each tile's 32 values; NaN when one is NaN.
 template <int N>
@@ -23,7 +22,7 @@ HEADRACE_UNROLL
 
 // Sum of each tile's 32 whole numbers.
 template <int N>
-HEADRACE_INLINE void sums_of(const I (&low)[N], const I (&high)[N], int32_t (&sums)[N]) {
+HEADRACE_INLINE void tile_sums(const I (&low)[N], const I (&high)[N], int32_t (&sums)[N]) {
 HEADRACE_UNROLL
   for (int i = 0; i < N; ++i) sums[i] = sum_of(low[i]) + sum_of(high[i]);
 }
@@ -51,7 +50,7 @@ HEADRACE_UNROLL
   const int32_t zero = level_zero(f);
   if (f.groups == 1) {
     int32_t sums[N];
-    sums_of(a, b, sums);
+    tile_sums(a, b, sums);
     for (int i = 0; i < N; ++i) to.start[first + i] = -zero * sums[i];
     if (headrace::sums_blocks(f)) {  // 32 * 127 at most
       for (int i = 0; i < N; ++i) to.whole_sums[first + i] = static_cast<int16_t>(sums[i]);

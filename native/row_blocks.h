@@ -99,10 +99,10 @@ struct NextBlock {
     return n.bytes == 0 ? 0 : n.bytes / times + 1;
   }
   // At the `time`-th of these, from 0 on: asks for what lies between `from` and `to`, and for the outputs
-  // of two rows, for a block of k may have few such times; returns where to go on.
+  // of three rows, for a block of k may have few such times; returns where to go on.
   template <int NP>
   HEADRACE_INLINE int64_t ask(const NextBlock& n, int64_t time, int64_t from, int64_t to) {
-    constexpr int64_t kRowsAtOnce = 2;
+    constexpr int64_t kRowsAtOnce = 3;
     for (int64_t row = time * kRowsAtOnce; row < (time + 1) * kRowsAtOnce && row < n.outputs.rows; ++row) {
       Outputs::ask_row<NP>(n.outputs, row);
     }

@@ -18,6 +18,7 @@ constexpr const char* kLevel = "avx2";
 // and a broadcast.
 constexpr int kBlockRows = 3;
 constexpr int kBlockPanels = 1;
+constexpr int kTilesAtOnce = 1;  // of activations; more would be moved to memory
 constexpr int kStreamRows = 3;
 constexpr int kSpanRows = 3;
 constexpr int kProbeChains = 6;

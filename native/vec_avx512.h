@@ -20,6 +20,8 @@ constexpr const char* kLevel = "avx512";
 // leaves 8 of 32 registers for weights, broadcasts and the row sums.
 constexpr int kBlockRows = 6;
 constexpr int kBlockPanels = 2;
+// Tiles of activations that are rounded at once: their largest and their sums are found together.
+constexpr int kTilesAtOnce = 4;
 // Rows that are still taken in one pass while weights stream from memory: 8 x (even, odd) + 8.
 constexpr int kStreamRows = 8;
 // Rows of attention that go together: 4 x 2 panels x (even, odd) and 8 sums that stay in registers.
@@ -237,7 +239,7 @@ HEADRACE_INLINE void largest_magnitudes(const F (&low)[4], const F (&high)[4], f
       [](__m128i a, __m128i b) { return _mm_max_epi32(a, b); });
   _mm_storeu_ps(most, _mm_castsi128_ps(found));
 }
-HEADRACE_INLINE void sums_of(const I (&low)[4], const I (&high)[4], int32_t (&sums)[4]) {
+HEADRACE_INLINE void tile_sums(const I (&low)[4], const I (&high)[4], int32_t (&sums)[4]) {
   I of[4];
   for (int i = 0; i < 4; ++i) of[i] = _mm512_add_epi32(low[i], high[i]);
   const __m128i found = over_lanes_of_four(

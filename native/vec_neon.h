@@ -23,6 +23,7 @@ constexpr const char* kLevel = "neon";
 // and broadcasts. Counted, not measured: no such machine was at hand.
 constexpr int kBlockRows = 3;
 constexpr int kBlockPanels = 1;
+constexpr int kTilesAtOnce = 1;  // of activations; more would be moved to memory
 constexpr int kStreamRows = 3;
 constexpr int kSpanRows = 3;
 constexpr int kProbeChains = 6;

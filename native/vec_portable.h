@@ -16,6 +16,7 @@ constexpr const char* kLevel = "portable";
 // A vector takes four 16-byte registers of sixteen: more than one row at a time only spills.
 constexpr int kBlockRows = 2;
 constexpr int kBlockPanels = 1;
+constexpr int kTilesAtOnce = 1;  // of activations; more would be moved to memory
 constexpr int kStreamRows = 2;
 constexpr int kSpanRows = 2;
 constexpr int kProbeChains = 3;

@@ -210,6 +210,8 @@ void attention_suite(const Kernels& kernels, Checks& checks) {
                             extra, extra});
     check(kernels, checks, {1, 1, 6, 16, 2 * kPart + 5, extra ? f32 : bf16, bf16, kPart + 100, 0, 0,
                             extra});
+    // Of kv heads that go together, cut.
+    check(kernels, checks, {8, 1, 16, 16, 2 * kPart + 70, extra ? fp8 : bf16, bf16, 1 << 30, 0, 0, extra});
   }
   // Sinks far above all scores: of whole parts no weight is seen beside them.
   for (const KvKind& kind : {f32, bf16}) {

@@ -205,10 +205,16 @@ def test_empty_requests_and_empty_batches() -> None:
     assert run(ops, shape, kv, requests[:1]).shape == (0, 16)
 
 
+@pytest.mark.parametrize("heads", [(1, 4), (8, 1)])
 @pytest.mark.parametrize("level", LEVELS)
-def test_parts_of_a_long_context_are_the_same_for_any_number_of_threads(level: str) -> None:
-    """Whose first is decoded alone, so that threads without a head take parts."""
-    shape, length = shape_of(1, 4, 16), 2150
+def test_parts_of_a_long_context_are_the_same_for_any_number_of_threads(
+    level: str, heads: tuple[int, int]
+) -> None:
+    """Whose first is decoded alone, so that threads without a head take parts, and heads that go together are cut.
+
+    heads: of K and V, and of q for each of them.
+    """
+    shape, length = shape_of(*heads, 16), 2150
     (table,) = shuffled_blocks(1, [length], 16)
     got = []
     for threads in (1, 2, 7):
