@@ -50,8 +50,6 @@ from headrace.ops.kv import (
 )
 
 BLOCK_SIZE, WRITTEN_TOKENS = 32, 512
-BY_PAIRS = ("avx512_bf16", "amx")
-"""Levels whose attention multiplies bfloat16."""
 
 
 class Variant(NamedTuple):
@@ -114,8 +112,8 @@ class Line:
     @property
     def share(self) -> float:
         """Of what the level's own multiply gives."""
-        by_pairs = self.variant.level in BY_PAIRS and self.variant.kind != "f32"
-        return self.gops * 1e9 / (self.limits.attention if by_pairs else self.limits.f32)
+        limits = self.limits
+        return self.gops * 1e9 / (limits.f32 if self.variant.kind == "f32" else limits.attention)
 
 
 def tables_of(work: Work) -> tuple[dict[str, npt.NDArray[np.int32]], int]:

@@ -120,8 +120,12 @@ def _server_lines(found: Mapping[str, Any]) -> Iterator[str]:
 def _limits_line(limits: Sequence[Mapping[str, Any]]) -> str:
     reads = [limit["bytes_per_s"] / 1e9 for limit in limits]
     rates = [limit["ops_per_s"] / 1e9 for limit in limits]
+    attention = [limit["attention_ops_per_s"] / 1e9 for limit in limits]
     kind = limits[0]["kind"] if limits else ""
-    return f"read {len(limits)} times: {spread(reads)} GB/s, {kind} {spread(rates, 0)} GOPS"
+    return (
+        f"read {len(limits)} times: {spread(reads)} GB/s, {kind} {spread(rates, 0)} GOPS, "
+        f"attention {spread(attention, 0)} GOPS"
+    )
 
 
 def columns(peer: str) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.random_rows import random_rows
+from benchmarks.random_rows import random_float8, random_rows
 from benchmarks.turns import Limits, measured_limits
 from headrace.ops.cpu import CpuOps
 from headrace.ops.kv import AttentionShape, KVCacheSpec, KVCodec, RaggedBatch
@@ -103,9 +103,7 @@ def random_matrix(out: int, width: int, codec: str) -> Tensor:
 
 def _random_float8(out: int, width: int) -> ScaledTensor:
     rng = np.random.default_rng(0)
-    # Codes of 2^-6 to 2^-4, of either sign.
-    signs = rng.integers(0, 2, (256, width), np.uint8) << 7
-    data = np.resize(rng.integers(8, 24, (256, width), np.uint8) | signs, (out, width))
+    data = np.resize(random_float8(rng, 256, width), (out, width))
     scales = rng.uniform(0.5, 1.5, (-(-out // 128), -(-width // 128))).astype(np.float32)
     return ScaledTensor(
         "random", (out, width), F8_E4M3, data, scales=scales, block=(128, 128),

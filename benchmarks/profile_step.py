@@ -38,7 +38,8 @@ from headrace.engine.load import load_engine
 from headrace.engine.messages import Submit
 from headrace.engine.params import SamplingParams
 from headrace.ops.cpu import CpuOps
-from headrace.telemetry.machine import ATTENTION_KINDS, DRAM_FOOTPRINT_BYTES, PEAK_KINDS
+from headrace.telemetry.machine import DRAM_FOOTPRINT_BYTES, PEAK_KINDS, attention_rate_of
+from headrace.telemetry.work import Work
 
 OPERATIONS = (
     "embedding", "norm", "norm_columns", "linear", "head_linear", "rope", "bind", "kv_write",
@@ -94,8 +95,8 @@ class Column(NamedTuple):
 
     name: str
     bytes: int
-    products: float
-    attention: float
+    products: int
+    attention: int
     peaks: Peaks
     step_s: float
     operations: dict[str, float]
@@ -104,9 +105,9 @@ class Column(NamedTuple):
     @property
     def floor_s(self) -> float:
         """What no step can be quicker than."""
-        computing = self.products / self.peaks.products_per_s
-        computing += self.attention / self.peaks.attention_per_s
-        return max(self.bytes / self.peaks.bytes_per_s, computing)
+        work = Work(self.bytes, self.products + self.attention, self.attention)
+        computing_s = work.computing_s(self.peaks.products_per_s, self.peaks.attention_per_s)
+        return max(work.bytes / self.peaks.bytes_per_s, computing_s)
 
 
 class Profile(NamedTuple):
@@ -121,10 +122,10 @@ class Profile(NamedTuple):
         return {**self.column._asdict(), **found, "floor_s": self.column.floor_s}
 
 
-def peaks(probe: Probe, codec: str) -> Peaks:
-    """Of this machine, now, with K and V that become bf16."""
+def peaks(probe: Probe, codec: str, kv_types: str) -> Peaks:
+    """Of this machine, now, with weights, K and V of these kinds."""
     products = probe.peak_rate(PEAK_KINDS.get(codec, "int8")) or probe.peak_rate("f32") or 1.0
-    attention = next(filter(None, map(probe.peak_rate, ATTENTION_KINDS)), 1.0)
+    attention = attention_rate_of(probe.peak_rate, kv_types) or 1.0
     return Peaks(probe.read_bandwidth(DRAM_FOOTPRINT_BYTES), products, attention)
 
 
@@ -133,7 +134,7 @@ class Steps:
 
     def __init__(self, core: EngineCore, now: Callable[[], float], clock: Clock | None) -> None:
         self._core = core
-        self._codec = core.info().weight_codec
+        self._kinds = core.info().weight_codec, core.info().kv_cache_dtype
         self._now = now
         self._clock = clock
         self._rng = random.Random(0)
@@ -144,7 +145,7 @@ class Steps:
         names = [self._submit(PROMPT, steps + SPARE) for _ in range(requests)]
         while len(self._core.step()) < requests:
             pass
-        found = self._column(f"{requests} decoding", steps, [PROMPT + steps // 2] * requests, 1)
+        found = self._column(f"{requests} decoding", steps)
         self._forget(names)
         return found
 
@@ -157,18 +158,11 @@ class Steps:
                 self._core.step()
 
         title = f"{size} of a prompt" + (f" behind {depth:,}" if depth else "")
-        return self._column(title, steps, [depth], size, prepare)
+        return self._column(title, steps, prepare)
 
-    def _column(
-        self,
-        name: str,
-        steps: int,
-        starts: list[int],
-        count: int,
-        prepare: Callable[[], None] = lambda: None,
-    ) -> Column:
+    def _column(self, name: str, steps: int, prepare: Callable[[], None] = lambda: None) -> Column:
         probe = CpuOps()
-        before = peaks(probe, self._codec)
+        before = peaks(probe, *self._kinds)
         seconds: list[float] = []
         spent: dict[str, list[float]] = defaultdict(list)
         for _ in range(steps):
@@ -181,24 +175,16 @@ class Steps:
             for operation in OPERATIONS:
                 spent[operation].append(clock.spent.get(operation, 0.0))
         stats = self._core.stats()
-        after = peaks(probe, self._codec)
-        attention = self._attention(starts, count)
+        after = peaks(probe, *self._kinds)
         return Column(
             name,
             stats.step_bytes,
-            stats.step_operations - attention,
-            attention,
+            stats.step_operations - stats.step_attention_operations,
+            stats.step_attention_operations,
             Peaks(*map(statistics.mean, zip(before, after, strict=True))),
             statistics.median(seconds),
             {operation: statistics.median(of) for operation, of in spent.items()},
         )
-
-    def _attention(self, starts: list[int], count: int) -> float:
-        """Operations of attention of `count` tokens behind each of `starts`, seeing all of it."""
-        cost = self._core._cost
-        token = cost.of([(0, 1, 0)]).operations / (1 + cost.pair_tokens)
-        pairs = sum(start * count + count * (count + 1) / 2 for start in starts)
-        return cost.pair_tokens * token * pairs
 
     def _step_s(self) -> float:
         start = self._now()

@@ -62,6 +62,13 @@ def random_rows(
     return out
 
 
+def random_float8(rng: np.random.Generator, rows: int, width: int) -> npt.NDArray[np.uint8]:
+    """uint8[rows, width]: codes of F8_E4M3 for 2^-6 to 2^-4, of either sign; scales are apart."""
+    signs = rng.integers(0, 2, (rows, width), np.uint8) << 7
+    codes: npt.NDArray[np.uint8] = rng.integers(8, 24, (rows, width), np.uint8) | signs
+    return codes
+
+
 def _set_scales(
     blocks: npt.NDArray[np.void], name: str, scale: npt.NDArray[np.float64] | float
 ) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from benchmarks.random_rows import random_rows
+from benchmarks.random_rows import random_float8, random_rows
 from headrace.ops.torch import TorchOps
 from headrace.ops.torch.matrices import Matrix
 from headrace.weights.codecs import F8_E4M3, Codec
@@ -92,9 +92,6 @@ def _pool(codec: Codec, width: int) -> npt.NDArray[np.uint8]:
     values = codec.block_elements
     if values == 1:
         values = math.gcd(width, PLAIN_BLOCK)
-    if codec is not F8_E4M3:
-        return random_rows(codec, rng, POOL, values, width**-0.5)
-    # Codes of 2^-6 to 2^-4, of either sign.
-    signs = rng.integers(0, 2, (POOL, values), np.uint8) << 7
-    codes: npt.NDArray[np.uint8] = rng.integers(8, 24, (POOL, values), np.uint8) | signs
-    return codes
+    if codec is F8_E4M3:
+        return random_float8(rng, POOL, values)
+    return random_rows(codec, rng, POOL, values, width**-0.5)

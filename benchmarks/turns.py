@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from headrace.ops.cpu import CpuOps
-from headrace.telemetry.machine import ATTENTION_KINDS, DRAM_FOOTPRINT_BYTES
+from headrace.telemetry.machine import DRAM_FOOTPRINT_BYTES, attention_rate_of
 
 Name = TypeVar("Name", bound=Hashable)
 Clock = Callable[[], float]
@@ -51,8 +51,7 @@ def measured_limits(ops: CpuOps, times: int = 5) -> Limits:
 
     read = max(ops.read_bandwidth(DRAM_FOOTPRINT_BYTES) for _ in range(times))
     f32, bf16 = peak("f32"), peak("bf16")
-    attention = next(rate for kind in ATTENTION_KINDS if (rate := peak(kind)))
-    return Limits(read, f32, bf16 or f32, peak("int8"), attention)
+    return Limits(read, f32, bf16 or f32, peak("int8"), attention_rate_of(peak) or f32)
 
 
 def clock_of(threads: int) -> Clock:

@@ -54,7 +54,8 @@ def exported() -> dict[str, set[str]]:
 
     Reasons that occur only in use are given by the report.
     """
-    info = msgspec.structs.replace(INFO, read_limit_bytes_per_s=1e9, compute_limit_ops_per_s=1e9)
+    limits = ("read_limit_bytes_per_s", "compute_limit_ops_per_s", "attention_limit_ops_per_s")
+    info = msgspec.structs.replace(INFO, **dict.fromkeys(limits, 1e9))
     stats = Stats(miss_reasons={"no_match": 1}, step_s=0.5, step_bytes=1, step_operations=1)
     state = ServerState()
     state.set_model(served_model(MockEngine(says("x"), info=info, stats=stats), tokenizer=None))

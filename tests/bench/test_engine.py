@@ -115,6 +115,17 @@ def test_shares_are_of_the_measured_limits() -> None:
     assert result.mfu == pytest.approx(result.ops_per_s / 8)
 
 
+def test_operations_of_attention_are_held_against_their_own_limit() -> None:
+    core = engine(MockModel(weight_codec="Q8_0"))
+    peaks = [PeakRate("mock", 1, "f32", 8.0), PeakRate("mock", 1, "int8", 16.0)]
+    core._machine = Machine("cpu", 1, 1, "", [ReadBandwidth("mock", 1, 1 << 30, 50.0)], peaks)
+    apart = run_case(core, Case(32, 0, 1, 0), repeats=1)
+    assert apart.step_attention_operations == sum(8 * (token + 1) for token in range(32))
+    share = apart.step_attention_operations / apart.step_operations
+    # At half the rate of products they take as long as twice as many.
+    assert apart.mfu == pytest.approx(apart.ops_per_s * (1 + share) / 16)
+
+
 def test_names_and_combinations() -> None:
     assert Case(512, 0, 1, 0).name == "pp512"
     assert Case(0, 128, 4, 4096).name == "tg128 @ d4096"

@@ -56,8 +56,8 @@ def test_every_level_thread_count_footprint_and_kind_is_measured() -> None:
     assert ("new", 2, "bf16") in kinds and ("old", 2, "bf16") not in kinds
     assert ("new", 1, "bf16_pairs") in kinds
     assert seen == [(n, 24) for n in range(1, 25)]
-    assert machine.limits("new", 2, "BF16") == (2e9, 1e9 + 2, "bf16")
-    assert machine.limits("old", 2, "BF16") == (2e9, 2.0, "f32")
+    assert machine.limits("new", 2, "BF16", "bf16") == (2e9, 1e9 + 2, "bf16", 2e9 + 2)
+    assert machine.limits("old", 2, "BF16", "bf16") == (2e9, 2.0, "f32", 2.0)
 
 
 def test_this_machine_has_limits() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.bench.concurrency import Window
+from headrace.bench.server_figures import server_figures
 from headrace.bench.server_history import server_history
 from tests.bench.report.synthetic import METRICS, S
 
@@ -39,6 +41,23 @@ def test_counters_become_rates_and_shares() -> None:
     assert got.roofline[0].ops_per_s == pytest.approx(110e9)
     assert got.roofline[0].intensity == pytest.approx(110 / 21)
     assert (got.read_limit, got.compute_limit) == (21e9, 2.2e11)
+
+
+def test_operations_of_attention_have_their_own_limit() -> None:
+    def text(operations: int, attention: int, busy: int) -> str:
+        return (
+            f"headrace:step_operations_total {operations}\n"
+            f"headrace:step_attention_operations_total {attention}\n"
+            f"headrace:step_seconds_sum {busy}\n"
+            "headrace:compute_limit_operations_per_second 100\n"
+            "headrace:attention_limit_operations_per_second 50\n"
+        )
+
+    texts = [(1 * S, text(10, 5, 1)), (3 * S, text(70, 25, 3))]
+    # 40 operations of products take 0.4 s, 20 of attention as long, of 2 s.
+    assert server_history(texts).mfu == [(3, pytest.approx(0.4))]
+    figures = server_figures(texts, Window(1 * S, 3 * S))
+    assert figures is not None and figures.mfu == pytest.approx(0.4)
 
 
 def test_a_server_that_began_anew_counts_from_nothing() -> None:

@@ -33,6 +33,7 @@ def test_a_decode_step_has_its_products_and_attention() -> None:
     operations = column["operations"]
     assert operations["linear"] > 0
     assert operations["paged_attention"] > 0
+    assert 0 < column["attention"] < column["products"] and column["floor_s"] > 0
 
 
 @pytest.mark.parametrize(
@@ -54,5 +55,6 @@ def test_attention_has_the_peak_of_what_it_multiplies_by(
         read_bandwidth = staticmethod(float)
         peak_rate = staticmethod(rates.get)
 
-    found = peaks(Level(), "BF16")
+    found = peaks(Level(), "BF16", "bf16")
     assert (found.products_per_s, found.attention_per_s) == (products, attention)
+    assert peaks(Level(), "BF16", "f32").attention_per_s == rates["f32"]

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks import attention_calls, product_rows
+from benchmarks.attention_calls import Line as AttentionLine
 from benchmarks.attention_calls import Variant, Work, filled, tables_of
 from benchmarks.product_rows import Line, Shape
 from benchmarks.turns import LEAST_TURNS, Limits, in_turns
@@ -99,6 +100,19 @@ def test_attention_is_timed_over_each_kind_and_layout(limited: None) -> None:
     assert found[0].times_as_fast == 1
     assert found[0].read_bytes == 2 * 72 * 2 * 2 * 16 * 2
     assert found[2].read_bytes == 2 * 72 * 2 * 2 * (16 + 4)
+
+
+def test_a_share_is_of_what_the_kind_is_multiplied_by() -> None:
+    """Whatever the level is called: its probes tell what it multiplies by."""
+    work = Work(HEADS, depth=0, tokens=4, requests=1, prefix=0)
+    shares = {
+        kind: AttentionLine(
+            Variant("any", kind, 1, "apart"), work, 1e-6, 1e-6, 1.0, 1, LIMITS
+        ).share
+        for kind in ("f32", "bf16", "q8_0")
+    }
+    assert shares["f32"] == pytest.approx(work.operations / 1e-6 / 2e11)
+    assert shares["bf16"] == shares["q8_0"] == pytest.approx(work.operations / 1e-6 / 5e11)
 
 
 def test_levels_go_through_the_layers_together(

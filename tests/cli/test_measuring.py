@@ -52,7 +52,7 @@ def test_a_machine_is_measured_and_stored(cache: dict[str, str]) -> None:
     assert machine is not None and {one.threads for one in machine.read} == {1}
     assert "stored in" in result.stdout and "GB/s" in result.stdout
     level = make_ops("cpu", threads=1).level
-    limits = machine.limits(level, 1, "Q8_0")
+    limits = machine.limits(level, 1, "Q8_0", "bf16")
     assert limits is not None and limits.bytes_per_s > 1e8 and limits.ops_per_s > 1e8
 
 
@@ -63,7 +63,7 @@ def test_levels_are_measured_one_after_another(cache: dict[str, str]) -> None:
     machine = stored_machine(cache)
     assert machine is not None
     for level in ("portable", make_ops("cpu", threads=1).level):
-        assert machine.limits(level, 1, "Q8_0") is not None
+        assert machine.limits(level, 1, "Q8_0", "bf16") is not None
 
 
 @pytest.mark.parametrize(("least", "most", "said"), [(5e9, 5e9, False), (5e9, 8e9, True)])

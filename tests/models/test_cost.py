@@ -29,7 +29,7 @@ def test_counts_are_those_of_counting_one_by_one(windows: tuple[int, ...], kind:
         layers=[LayerCost(replace(SHAPE, **{kind: window}), 64) for window in windows],
     )
     rows = [(0, 7, True), (3, 1, True), (4, 1, False), (30, 12, False)]
-    moved, operations = 1000, 0
+    moved, operations, attention = 1000, 0, 0
     for start, count, samples in rows:
         operations += 2 * 70 * count + 2 * 9 * samples
         for window in windows:
@@ -39,10 +39,10 @@ def test_counts_are_those_of_counting_one_by_one(windows: tuple[int, ...], kind:
                 if window and kind == "chunk":
                     first = position // window * window
                 seen.update(range(first, position + 1))
-                operations += 4 * 4 * 8 * (position + 1 - first)
+                attention += 4 * 4 * 8 * (position + 1 - first)
             moved += 64 * (len(seen) + count)
-    assert model.of(rows) == StepCost(moved, operations)
-    assert model.of([]) == StepCost(0, 0)
+    assert model.of(rows) == StepCost(moved, operations + attention, attention)
+    assert model.of([]) == StepCost(0, 0, 0)
 
 
 @pytest.mark.parametrize("chunk", [1, 5, 8, 64])
@@ -50,16 +50,16 @@ def test_a_token_in_a_chunk_meets_no_other_chunk(chunk: int) -> None:
     layer = LayerCost(replace(SHAPE, chunk=chunk), 64)
     model = CostModel(weight_bytes=1000, layer_elements=70, head_elements=9, layers=[layer])
     rows = [(0, 7, True), (3, 1, True), (8, 1, False), (30, 12, False)]
-    moved, operations = 1000, 0
+    moved, operations, attention = 1000, 0, 0
     for start, count, samples in rows:
         operations += 2 * 70 * count + 2 * 9 * samples
         seen: set[int] = set()
         for position in range(start, start + count):
             of_token = range(position // chunk * chunk, position + 1)
             seen.update(of_token)
-            operations += 4 * 4 * 8 * len(of_token)
+            attention += 4 * 4 * 8 * len(of_token)
         moved += 64 * (len(seen) + count)
-    assert model.of(rows) == StepCost(moved, operations)
+    assert model.of(rows) == StepCost(moved, operations + attention, attention)
 
 
 def test_a_loaded_model_counts_its_own_matrices() -> None:
@@ -74,6 +74,7 @@ def test_a_loaded_model_counts_its_own_matrices() -> None:
     cost = model.cost(model.cache_layout.spec(1, 1, "f32", "f32")).of([(0, 1, True)])
     attention = 2 * 4 * 4 * 16  # layers, q.K and p.V, heads, head_dim; one position
     assert cost.operations == 2 * sum(matrices) + 2 * head + attention
+    assert cost.attention_operations == attention
     kv_token = 2 * 2 * 2 * 16 * 4  # layers, K and V, kv heads, head_dim, bytes
     assert cost.bytes == model.step_weight_bytes + 2 * kv_token
 

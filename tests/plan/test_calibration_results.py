@@ -23,8 +23,8 @@ from headrace.plan.calibration.measurements import (
 from headrace.plan.calibration.measuring import Book, PlannedTest, grid, measure, seconds_of
 from headrace.plan.calibration.reading import read_engine_results
 from headrace.plan.model.model_shape import ModelShape, shape_of_catalog, shape_of_checkpoint
-from headrace.plan.step.roofline import Work
 from headrace.plan.step.step import StepCounter, Storage
+from headrace.telemetry.work import Work
 from tests.plan.calibrations import CATALOG, SMALL, TESTS, TRUE, measured
 from tests.tiny import write_tiny_gguf
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
-from headrace.plan.step.roofline import Roofline, Work, compute_bound_batch
+from headrace.plan.step.roofline import Roofline, compute_bound_batch
+from headrace.telemetry.work import Work
 
 BILLION = 1e9
 

@@ -15,7 +15,8 @@ from headrace.plan.speed.speculation import (
     paying_batches,
     speedup,
 )
-from headrace.plan.step.roofline import Roofline, Work
+from headrace.plan.step.roofline import Roofline
+from headrace.telemetry.work import Work
 
 H100 = Roofline(
     bandwidth_bytes_per_s=3.35e12,

@@ -30,8 +30,9 @@ def replica(
     kind: str = "fp8",
     model: str = "llama-3.1-70b",
     machine: Machine | None = None,
+    kv_type: str = "F16",
 ) -> Replica:
-    kv = kv_kind("F16", catalog)
+    kv = kv_kind(kv_type, catalog)
     storage = Storage(catalog.quantizations[kind], kv, kv)
     return replica_of(catalog, shape_of_catalog(catalog.models[model]), storage, choice, machine)
 
@@ -134,6 +135,21 @@ def test_attention_of_this_machine_is_not_multiplied_by_tiles(catalog: Catalog) 
     assert slower == pytest.approx(attention * (1 / 1e12 - 1 / 8e12) / share)
 
 
+def test_attention_over_f32_has_the_rate_of_f32(catalog: Catalog) -> None:
+    machine = Machine(
+        "cpu", 2, 1 << 33, "2026-01-02T03:04:05Z", [ReadBandwidth("new", 2, 10**9, 2e10)],
+        [PeakRate("new", 2, "f32", 2e11), PeakRate("new", 2, "bf16", 4e11)],
+    )  # fmt: skip
+    this = ReplicaChoice(hardware="this")
+    found = {
+        kv_type: replica(catalog, this, "bf16", "qwen3-0.6b", machine, kv_type).model.setup.device
+        for kv_type in ("F32", "BF16", "q8_0")
+    }
+    rates = {name: device.attention_operations_per_s for name, device in found.items()}
+    assert rates == {"F32": 2e11, "BF16": 4e11, "q8_0": 4e11}
+    assert ("peak of attention", 2e11) in [(one.name, one.value) for one in found["F32"].inputs]
+
+
 def test_a_card_of_this_machine_is_as_it_was_measured(catalog: Catalog) -> None:
     """And no plan of the CPU takes the card's limits for its own."""
     card = "cuda NVIDIA H200"
@@ -147,6 +163,9 @@ def test_a_card_of_this_machine_is_as_it_was_measured(catalog: Catalog) -> None:
     one = replica(catalog, choice, "bf16", "qwen3-0.6b", machine).model.setup
     assert one.device.bandwidth_bytes_per_s == 4.1e12 != stated.device.bandwidth_bytes_per_s
     assert one.device.peak("bf16") == 7e14
+    # Its attention cuts what meets K and V into several products, whose rate was not measured.
+    assert one.device.attention_operations_per_s is None
+    assert "peak of attention" not in [given.name for given in one.device.inputs]
     assert one.device.peak("fp8") == stated.device.peak("fp8"), "what was not measured is as stated"
     assert one.efficiencies.basis == "from the measured limits of this machine"
     names = [given.name for given in one.device.inputs]

@@ -5,17 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from headrace.telemetry.machine import (
     DRAM_FOOTPRINT_BYTES,
+    Limits,
     Machine,
     PeakRate,
     ReadBandwidth,
+    attention_rate_of,
     machine_path,
     store_machine,
     stored_machine,
     this_machine,
 )
+from headrace.telemetry.work import Work
 
 
 def measured() -> Machine:
@@ -64,26 +68,49 @@ AMX = [PeakRate("amx", 2, kind, rate) for kind, rate in (
 
 def test_attention_has_the_rate_of_what_it_multiplies_by() -> None:
     machine = measured()
-    assert machine.attention_rate() == 5e11, "no bf16 multiply there"
+    assert machine.attention_rate("bf16") == 5e11, "no bf16 multiply there"
     pairs = PeakRate("avx512_bf16", 2, "bf16", 9e11)
     faster = msgspec.structs.replace(machine, peak=[*machine.peak, pairs])
-    assert faster.attention_rate() == 9e11
+    assert faster.attention_rate("bf16") == faster.attention_rate("int8,q4_0") == 9e11
     tiles = msgspec.structs.replace(machine, peak=[*faster.peak, *AMX])
-    assert tiles.attention_rate() == 1e12
-    assert msgspec.structs.replace(machine, peak=[]).attention_rate() is None
+    assert tiles.attention_rate("bf16") == tiles.attention_rate("q4_0+near") == 1e12
+    assert msgspec.structs.replace(machine, peak=[]).attention_rate("bf16") is None
+
+
+def test_attention_over_f32_has_the_rate_of_f32() -> None:
+    rates = {"f32": 3e11, "bf16": 6e11}
+    assert attention_rate_of(rates.get, "bf16") == attention_rate_of(rates.get, "fp8;bf16") == 6e11
+    assert attention_rate_of(rates.get, "f32") == attention_rate_of(rates.get, "F32,F32") == 3e11
+    # Half of the operations take twice as long as the other half.
+    assert attention_rate_of(rates.get, "f32,bf16") == pytest.approx(4e11)
+    assert attention_rate_of({"bf16": 6e11}.get, "f32") is None
+    tiles = msgspec.structs.replace(measured(), peak=AMX)
+    assert tiles.attention_rate("f32") == 5e11
+    assert tiles.limits("amx", 2, "Q8_0", "f32") is None, "no memory was read at that level"
 
 
 def test_limits_are_those_of_level_threads_and_codec() -> None:
     machine = measured()
-    assert machine.limits("avx512", 2, "F16") == (8e10, 5e11, "f32")
-    assert machine.limits("avx512", 2, "Q4_K") == (8e10, 2e12, "int8")
-    assert machine.limits("avx512", 2, "BF16") == (8e10, 5e11, "f32"), "no bf16 multiply there"
+    assert machine.limits("avx512", 2, "F16", "bf16") == (8e10, 5e11, "f32", 5e11)
+    assert machine.limits("avx512", 2, "Q4_K", "bf16") == (8e10, 2e12, "int8", 5e11)
+    no_bf16 = machine.limits("avx512", 2, "BF16", "bf16")
+    assert no_bf16 == (8e10, 5e11, "f32", 5e11), "no bf16 multiply there"
     faster = msgspec.structs.replace(
         machine, peak=[*machine.peak, PeakRate("avx512", 2, "bf16", 1e12)]
     )
-    assert faster.limits("avx512", 2, "BF16") == (8e10, 1e12, "bf16")
-    assert machine.limits("avx512", 1, "F32") is None
-    assert machine.limits("portable", 2, "F32") is None
+    assert faster.limits("avx512", 2, "BF16", "bf16") == (8e10, 1e12, "bf16", 1e12)
+    assert faster.limits("avx512", 2, "Q8_0", "q8_0") == (8e10, 2e12, "int8", 1e12)
+    assert faster.limits("avx512", 2, "Q8_0", "f32") == (8e10, 2e12, "int8", 5e11)
+    assert machine.limits("avx512", 1, "F32", "f32") is None
+    assert machine.limits("portable", 2, "F32", "f32") is None
+
+
+def test_nothing_is_quicker_than_reading_or_computing_each_at_its_rate() -> None:
+    limits = Limits(bytes_per_s=100.0, ops_per_s=1000.0, kind="int8", attention_ops_per_s=250.0)
+    # 900 operations of products take 0.9 s, 500 of attention 2 s.
+    assert limits.least_s(Work(100, 1400, 500)) == pytest.approx(2.9)
+    assert limits.least_s(Work(500, 1400, 500)) == 5
+    assert Work(0, 1400, 500).computing_s(1000.0, None) == pytest.approx(1.4)
 
 
 def test_a_measurement_leaves_what_it_did_not_measure() -> None:
@@ -95,9 +122,10 @@ def test_a_measurement_leaves_what_it_did_not_measure() -> None:
     )
     both = again.beside(measured())
     assert both.measured_at == again.measured_at
-    assert both.limits("avx2", 2, "F32") == (7e10, 2e11, "f32")
-    assert both.limits("avx512", 2, "F32") == (8e10, 5e11, "f32")
-    assert both.limits("avx512", 2, "Q8_0") == (8e10, 1e12, "int8"), "the newer figure"
+    assert both.limits("avx2", 2, "F32", "f32") == (7e10, 2e11, "f32", 2e11)
+    assert both.limits("avx512", 2, "F32", "f32") == (8e10, 5e11, "f32", 5e11)
+    newer = both.limits("avx512", 2, "Q8_0", "f32")
+    assert newer == (8e10, 1e12, "int8", 5e11), "the newer figure"
     assert again.beside(again) == again
 
 
@@ -115,6 +143,7 @@ def test_devices_are_apart_from_the_kernels() -> None:
     assert both.of_device("NVIDIA H200").read == of_card.read[:1]
     assert both.of_device("NVIDIA H100").read == []
     # Where no products of int8 were measured quantised weights are multiplied in 16 bits, or 32.
-    assert both.limits("cuda NVIDIA H200", 1, "Q4_K") == (4e12, 8e14, "bf16")
-    assert both.limits("cpu", 2, "Q4_K") == (5e10, 1e11, "f32")
-    assert both.limits("avx512", 2, "Q4_K") == (8e10, 2e12, "int8")
+    # How their attention multiplies is not known.
+    assert both.limits("cuda NVIDIA H200", 1, "Q4_K", "f32") == (4e12, 8e14, "bf16", 8e14)
+    assert both.limits("cpu", 2, "Q4_K", "bf16") == (5e10, 1e11, "f32", 1e11)
+    assert both.limits("avx512", 2, "Q4_K", "bf16") == (8e10, 2e12, "int8", 5e11)

@@ -22,6 +22,7 @@ from headrace.engine.messages import Submit
 from headrace.engine.params import SamplingParams
 from headrace.engine.scheduling.scheduler import watermark_blocks
 from headrace.errors import ConfigError, HeadraceError
+from headrace.telemetry.work import Work
 
 
 class Case(NamedTuple):
@@ -102,20 +103,23 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int
     step_bytes: int
     step_operations: int
+    step_attention_operations: int
+    """Those of attention among `step_operations`."""
     bytes_per_s: float
     ops_per_s: float
     intensity: float
     """Operations per byte."""
     mbu: float | None
     mfu: float | None
-    """With `mbu`: share of the machine's measured limits over the whole test; None where nothing
-    was measured for this level and thread count."""
+    """With `mbu`: shares of the machine's measured limits over the whole test, operations of
+    attention at their own rate; None where nothing was measured for this level and thread count."""
 
 
 class _Run(NamedTuple):
     seconds: float
     moved_bytes: int
     operations: int
+    attention_operations: int
     steps: int
 
 
@@ -154,6 +158,8 @@ def run_case(
     bytes_per_s = middle.moved_bytes / middle.seconds
     ops_per_s = middle.operations / middle.seconds
     read, compute = info.read_limit_bytes_per_s, info.compute_limit_ops_per_s
+    attention = info.attention_limit_ops_per_s
+    work = Work(middle.moved_bytes, middle.operations, middle.attention_operations)
     return Result(
         test=case.name,
         prompt=case.prompt,
@@ -166,11 +172,12 @@ def run_case(
         repeats=repeats,
         step_bytes=middle.moved_bytes // middle.steps,
         step_operations=middle.operations // middle.steps,
+        step_attention_operations=middle.attention_operations // middle.steps,
         bytes_per_s=bytes_per_s,
         ops_per_s=ops_per_s,
-        intensity=middle.operations / middle.moved_bytes,
+        intensity=work.intensity,
         mbu=bytes_per_s / read if read else None,
-        mfu=ops_per_s / compute if compute else None,
+        mfu=work.computing_s(compute, attention) / middle.seconds if compute else None,
     )
 
 
@@ -208,6 +215,7 @@ def _run_once(core: EngineCore, case: Case, seed: str, clock: Callable[[], float
         seconds,
         after.moved_bytes - before.moved_bytes,
         after.operations - before.operations,
+        after.attention_operations - before.attention_operations,
         after.steps - before.steps,
     )
 

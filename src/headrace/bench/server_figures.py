@@ -8,14 +8,14 @@ it, too.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
 
 from headrace.bench.concurrency import Window
 from headrace.telemetry.draft_counts import DraftCounts, counts_of
-from headrace.telemetry.readings import Reading, grown, read_texts, values_of
+from headrace.telemetry.readings import Reading, grown, read_texts, values_of, work_of
 
 
 class ServerFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,8 +52,8 @@ def server_figures(texts: Sequence[tuple[int, str]], measured: Window) -> Server
         from_s=readings[0].at_s,
         to_s=readings[-1].at_s,
         readings=len(readings),
-        mbu=_use(total, "bytes", last.get("read_limit")),
-        mfu=_use(total, "operations", last.get("compute_limit")),
+        mbu=_mbu(total, last),
+        mfu=_mfu(total, last),
         kv_use_most=max(values_of(readings, "kv"), default=None),
         prefix_hit_share=_share(total, "hits", "queries"),
         preemptions=total.get("preemptions"),
@@ -72,11 +72,18 @@ def _around(readings: Sequence[Reading], measured: Window) -> list[Reading]:
     return [one for one in readings if first <= one.at_s <= last]
 
 
-def _use(total: Counter[str], what: str, limit_per_s: float | None) -> float | None:
-    seconds = total["stepped"]
-    if what not in total or not limit_per_s or seconds <= 0:
+def _mbu(total: Counter[str], last: Mapping[str, float]) -> float | None:
+    seconds, limit = total["stepped"], last.get("read_limit")
+    if "bytes" not in total or not limit or seconds <= 0:
         return None
-    return total[what] / seconds / limit_per_s
+    return total["bytes"] / seconds / limit
+
+
+def _mfu(total: Counter[str], last: Mapping[str, float]) -> float | None:
+    seconds, limit = total["stepped"], last.get("compute_limit")
+    if "operations" not in total or not limit or seconds <= 0:
+        return None
+    return work_of(total).computing_s(limit, last.get("attention_limit")) / seconds
 
 
 def _share(total: Counter[str], part: str, whole: str) -> float | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from headrace.telemetry.readings import grown, read_texts
+from headrace.telemetry.readings import grown, read_texts, work_of
 
 History = list[tuple[float, float]]
 """(second of the run, value), ascending in time."""
@@ -91,10 +91,11 @@ def _use(
     seconds = more.get("stepped", 0.0)
     if seconds <= 0:
         return
-    moved, done = more.get("bytes", 0.0), more.get("operations", 0.0)
+    work = work_of(more)
     if new.get("read_limit"):
-        history.mbu.append((at, moved / seconds / new["read_limit"]))
+        history.mbu.append((at, work.bytes / seconds / new["read_limit"]))
     if new.get("compute_limit"):
-        history.mfu.append((at, done / seconds / new["compute_limit"]))
-    if moved > 0 and done > 0:
-        history.roofline.append(Stretch(at, done / moved, done / seconds))
+        computing_s = work.computing_s(new["compute_limit"], new.get("attention_limit"))
+        history.mfu.append((at, computing_s / seconds))
+    if work.bytes > 0 and work.operations > 0:
+        history.roofline.append(Stretch(at, work.intensity, work.operations / seconds))

@@ -32,7 +32,7 @@ def info_of(
     measured = None
     if machine is not None and not ops.expert_layers:
         # Limits are those of one place: of two together none was measured.
-        measured = machine.limits(ops.level, ops.num_threads, codec)
+        measured = machine.limits(ops.level, ops.num_threads, codec, plan.types)
     experts = ops.expert_cache_stats()
     return EngineInfo(
         model_type=model.model_type,
@@ -51,6 +51,7 @@ def info_of(
         read_limit_bytes_per_s=None if measured is None else measured.bytes_per_s,
         compute_limit_ops_per_s=None if measured is None else measured.ops_per_s,
         compute_limit_kind=None if measured is None else measured.kind,
+        attention_limit_ops_per_s=None if measured is None else measured.attention_ops_per_s,
         kv_bytes=plan.num_blocks * plan.block_bytes,
         phases_s=dict(phases_s),
         available_bytes=plan.available_bytes,

@@ -20,12 +20,13 @@ class StepFigures:
     def __init__(self) -> None:
         self.last_s = 0.0
         self.last_tokens = 0
-        self.last_cost = StepCost(0, 0)
+        self.last_cost = StepCost(0, 0, 0)
         self.busy_s = 0.0
         self.limited_s = self.predicted_s = 0.0
         """Seconds of the steps that were cut short by time, and what was predicted of them."""
         self.moved_bytes = 0
         self.operations = 0
+        self.attention_operations = 0
         self.seconds = [0] * (len(STEP_S) + 1)
         self.tokens = [0] * (len(ITERATION_TOKENS) + 1)
 
@@ -42,6 +43,7 @@ class StepFigures:
             self.predicted_s += predicted_s
         self.moved_bytes += cost.bytes
         self.operations += cost.operations
+        self.attention_operations += cost.attention_operations
         self.seconds[bisect_left(STEP_S, step_s)] += 1
         self.tokens[bisect_left(ITERATION_TOKENS, num_tokens)] += 1
 
@@ -77,12 +79,14 @@ def stats_of(
         step_tokens=steps.last_tokens,
         step_bytes=steps.last_cost.bytes,
         step_operations=steps.last_cost.operations,
+        step_attention_operations=steps.last_cost.attention_operations,
         busy_s=steps.busy_s,
         limited_steps=totals.limited_steps,
         limited_step_s=steps.limited_s,
         limited_step_predicted_s=steps.predicted_s,
         moved_bytes=steps.moved_bytes,
         operations=steps.operations,
+        attention_operations=steps.attention_operations,
         prompt_tokens=totals.prompt_tokens,
         generation_tokens=totals.generation_tokens,
         computed_tokens=totals.computed_tokens,

@@ -210,6 +210,9 @@ class EngineInfo(msgspec.Struct, frozen=True):
     read_limit_bytes_per_s: float | None = None
     compute_limit_ops_per_s: float | None = None
     compute_limit_kind: str | None = None
+    attention_limit_ops_per_s: float | None = None
+    """Of operations of attention, by the kinds of K and V; there where `compute_limit_ops_per_s`
+    is."""
 
 
 class Loading(msgspec.Struct, frozen=True, tag=True):
@@ -260,10 +263,14 @@ class Stats(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     step_tokens: int = 0
     step_bytes: int = 0
     step_operations: int = 0
+    step_attention_operations: int = 0
+    """Those of attention among `step_operations`."""
     busy_s: float = 0.0
     moved_bytes: int = 0
     operations: int = 0
-    """With `busy_s` and `moved_bytes`: of all steps (models/cost.py)."""
+    attention_operations: int = 0
+    """Those of attention among `operations`; with `busy_s` and `moved_bytes`: of all steps
+    (models/cost.py)."""
     limited_steps: int = 0
     """Steps that computed less of a prompt than there were tokens for, so that they end in time."""
     limited_step_s: float = 0.0

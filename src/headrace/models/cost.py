@@ -24,6 +24,8 @@ class StepCost(NamedTuple):
     """Bytes read and written."""
     operations: int
     """Operations of products and attention."""
+    attention_operations: int
+    """Those of attention among them."""
 
 
 class RowCost(NamedTuple):
@@ -117,16 +119,16 @@ class CostModel:
 
         In place of `samples` may stand of how many positions logits are wanted.
         """
-        moved = operations = tokens = 0
+        moved = operations = attention = tokens = 0
         for start, count, samples in rows:
             tokens += count
             operations += self._layer_operations * count + self._head_operations * samples
             for (visible, token_bytes, pair_operations), layers in self._layers.items():
-                operations += layers * pair_operations * visible.pairs(start, count)
+                attention += layers * pair_operations * visible.pairs(start, count)
                 moved += layers * token_bytes * (visible.span(start, count) + count)
-        if not operations:
-            return StepCost(0, 0)
+        if not (operations or attention):
+            return StepCost(0, 0, 0)
         if self._experts is not None:
             moved += self._experts.bytes_read(tokens)
             operations += self._experts.operations_of_token * tokens
-        return StepCost(moved + self._weight_bytes, operations)
+        return StepCost(moved + self._weight_bytes, operations + attention, attention)

@@ -32,6 +32,7 @@ class Now(NamedTuple):
     step_tokens: int = 0
     step_bytes: int = 0
     step_operations: int = 0
+    step_attention_operations: int = 0
     expert_cache_held_bytes: int = 0
 
     @classmethod

@@ -10,6 +10,7 @@ from prometheus_client.core import Metric
 from headrace.telemetry import buckets
 from headrace.telemetry.engine_reports import EngineCounts, EngineFacts
 from headrace.telemetry.families import Families
+from headrace.telemetry.work import Work
 
 if TYPE_CHECKING:
     from headrace.telemetry.engine_collector import Now
@@ -80,29 +81,24 @@ def _facts(make: Families, facts: EngineFacts, version: str) -> Iterator[Metric]
 
 def _roofline(make: Families, facts: EngineFacts, now: Now) -> Iterator[Metric]:
     """Limits, and shares of the last step. Absent, not 0, where limit or step is not known."""
-    shares = (
-        (
-            "mbu",
-            "memory bandwidth",
-            "headrace:read_limit_bytes_per_second",
-            now.step_bytes,
-            facts.read_limit_bytes_per_s,
-        ),
-        (
-            "mfu",
-            "multiply rate",
-            "headrace:compute_limit_operations_per_second",
-            now.step_operations,
-            facts.compute_limit_ops_per_s,
-        ),
-    )
-    for name, what, limit_name, amount, limit in shares:
-        if not limit:
-            continue
-        yield make.gauge(limit_name, f"This machine's {what}, as measured.", limit)
-        if now.step_s and amount:
-            text = f"Share of this machine's {what} that the last step reached."
-            yield make.gauge(f"headrace:last_step_{name}", text, amount / now.step_s / limit)
+    work = Work(now.step_bytes, now.step_operations, now.step_attention_operations)
+    read, compute = facts.read_limit_bytes_per_s, facts.compute_limit_ops_per_s
+    attention = facts.attention_limit_ops_per_s
+    for name, what, limit in (
+        ("read_limit_bytes_per_second", "memory bandwidth", read),
+        ("compute_limit_operations_per_second", "multiply rate of products", compute),
+        ("attention_limit_operations_per_second", "multiply rate of attention", attention),
+    ):
+        if limit:
+            text = f"This machine's {what}, as measured."
+            yield make.gauge(f"headrace:{name}", text, limit)
+    if now.step_s and read and work.bytes:
+        text = "Share of this machine's memory bandwidth that the last step reached."
+        yield make.gauge("headrace:last_step_mbu", text, work.bytes / now.step_s / read)
+    if now.step_s and compute and work.operations:
+        text = "Share of this machine's multiply rates that the last step reached."
+        share = work.computing_s(compute, attention) / now.step_s
+        yield make.gauge("headrace:last_step_mfu", text, share)
 
 
 def _steps(make: Families, counts: EngineCounts) -> Iterator[Metric]:
@@ -148,6 +144,11 @@ def _steps(make: Families, counts: EngineCounts) -> Iterator[Metric]:
         "headrace:step_operations",
         "Multiplications and additions of matrix products and attention.",
         counts.operations,
+    )
+    yield make.counter(
+        "headrace:step_attention_operations",
+        "Multiplications and additions of attention, which are among headrace:step_operations.",
+        counts.attention_operations,
     )
     yield make.counter(
         "headrace:failed_steps",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from headrace.atomic_file import atomic_file
+from headrace.telemetry.work import Work
 
 DRAM_FOOTPRINT_BYTES = 512_000_000
 """Reads of at least this much come from memory, not from any cache of a machine in use today."""
@@ -24,8 +26,28 @@ PEAK_KINDS = {"F32": "f32", "F16": "f32", "BF16": "bf16"}
 """Which peak rate bounds products with weights of a codec; all others are quantised: int8."""
 
 ATTENTION_KINDS = ("bf16_pairs", "bf16", "f32")
-"""Which peak rate bounds attention, whose K and V become bf16: the first that a level has. Pairs
-are measured apart where products of bf16 have tiles, which attention has not."""
+"""Which peak rate bounds attention whose K and V become bf16: the first that a level has. Pairs are
+measured apart where products of bf16 have tiles, which attention has not."""
+
+
+def attention_rate_of(
+    rate_of: Callable[[str], float | None], kv_types: str = "bf16"
+) -> float | None:
+    """Operations per second of attention at a level, None where nothing of it was measured.
+
+    rate_of: that of each kind there; None or 0 where it has none. kv_types: of K and V, as engines
+    name them (`f32`, `int8,q4_0`, `fp8;bf16`, `q4_0+near`). What meets K or V of f32 is multiplied
+    as f32, all else as ATTENTION_KINDS has it; half of the operations each where some are f32.
+    """
+    kinds = dict.fromkeys(
+        ("f32",) if each.lower() == "f32" else ATTENTION_KINDS
+        for each in re.split("[,;]", kv_types)
+    )
+    rates = [next(filter(None, map(rate_of, of)), 0.0) for of in kinds]
+    if not all(rates):
+        return None
+    return rates[0] if len(rates) == 1 else len(rates) / sum(1 / rate for rate in rates)
+
 
 DEVICE = "cuda "
 """Levels of devices begin so, and then have the device's name: "cuda NVIDIA H200". PyTorch on the
@@ -113,24 +135,23 @@ class Machine(msgspec.Struct, frozen=True):
             return holding
         return [read for read in holding if read.footprint_bytes == least]
 
-    def attention_rate(self) -> float | None:
-        """Operations per second of attention, of the fastest level and thread count; None where
-        nothing of it was measured."""
-        rates: dict[tuple[str, int], dict[str, float]] = {}
-        for peak in self.peak:
-            rates.setdefault((peak.level, peak.threads), {})[peak.kind] = peak.ops_per_s
+    def attention_rate(self, kv_types: str) -> float | None:
+        """Operations per second of attention over such K and V (`attention_rate_of`), of the
+        fastest level and thread count; None where nothing of it was measured."""
         found = (
-            next((of[kind] for kind in ATTENTION_KINDS if kind in of), 0.0) for of in rates.values()
+            attention_rate_of(self._peaks(*place).get, kv_types) or 0.0
+            for place in {(peak.level, peak.threads) for peak in self.peak}
         )
         return max(found, default=0.0) or None
 
-    def limits(self, level: str, threads: int, weight_codec: str) -> Limits | None:
-        """Those of an engine, or None where nothing was measured for it."""
+    def limits(self, level: str, threads: int, weight_codec: str, kv_types: str) -> Limits | None:
+        """Those of an engine, or None where nothing was measured for it. kv_types: as
+        `attention_rate_of` takes them."""
         kind = PEAK_KINDS.get(weight_codec, "int8")
-        kinds = {one.kind for one in self.peak if (one.level, one.threads) == (level, threads)}
-        if kind == "int8" and kind not in kinds and not is_of_kernels(level):
+        peaks = self._peaks(level, threads)
+        if kind == "int8" and kind not in peaks and not is_of_kernels(level):
             kind = "bf16"  # such a device decodes quantised weights before it multiplies
-        if kind == "bf16" and kind not in kinds:
+        if kind == "bf16" and kind not in peaks:
             kind = "f32"  # such a level multiplies bf16 weights as f32
         read = [
             one.bytes_per_s
@@ -138,12 +159,20 @@ class Machine(msgspec.Struct, frozen=True):
             if (one.level, one.threads) == (level, threads)
             and one.footprint_bytes >= DRAM_FOOTPRINT_BYTES
         ]
-        peak = [
-            one.ops_per_s
-            for one in self.peak
-            if (one.level, one.threads, one.kind) == (level, threads, kind)
-        ]
-        return Limits(max(read), max(peak), kind) if read and peak else None
+        if not read or kind not in peaks:
+            return None
+        attention = peaks[kind]
+        if is_of_kernels(level):  # how attention of PyTorch or a device multiplies is not known
+            attention = attention_rate_of(peaks.get, kv_types) or attention
+        return Limits(max(read), peaks[kind], kind, attention)
+
+    def _peaks(self, level: str, threads: int) -> dict[str, float]:
+        """Operations per second by kind."""
+        peaks: dict[str, float] = {}
+        for one in self.peak:
+            if (one.level, one.threads) == (level, threads):
+                peaks[one.kind] = max(peaks.get(one.kind, 0.0), one.ops_per_s)
+        return peaks
 
 
 class Limits(NamedTuple):
@@ -151,7 +180,15 @@ class Limits(NamedTuple):
 
     bytes_per_s: float
     ops_per_s: float
+    """Of products with the weights, by operands of `kind`."""
     kind: str
+    attention_ops_per_s: float
+
+    def least_s(self, work: Work) -> float:
+        """Seconds that no implementation is quicker than: of reading or of computing, whichever
+        takes longer."""
+        computing_s = work.computing_s(self.ops_per_s, self.attention_ops_per_s)
+        return max(work.bytes / self.bytes_per_s, computing_s)
 
 
 def this_machine() -> tuple[str, int, int]:

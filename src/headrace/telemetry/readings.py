@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from headrace.telemetry.work import Work
+
 MOST_PLACES = 16
 """Of drafts in a row that are told apart; no proposer in use goes beyond."""
 
@@ -41,6 +43,7 @@ _NAMES = {
     "plain_s": ("headrace:spec_decode_plain_seconds_total",),
     "bytes": ("headrace:step_bytes_total",),
     "operations": ("headrace:step_operations_total",),
+    "attention": ("headrace:step_attention_operations_total",),
     "stepped": ("headrace:step_seconds_sum",),
     "steps": ("headrace:engine_steps_total",),
     "begun": ("vllm:request_prefill_time_seconds_count",),
@@ -48,13 +51,14 @@ _NAMES = {
     "prefilled": ("vllm:request_prefill_time_seconds_sum",),
     "read_limit": ("headrace:read_limit_bytes_per_second",),
     "compute_limit": ("headrace:compute_limit_operations_per_second",),
+    "attention_limit": ("headrace:attention_limit_operations_per_second",),
     "started": ("process_start_time_seconds",),
 }
 _COUNTERS = frozenset({
     "draft_rows", "compared_steps", "compared_tokens", "compared_s", "plain_s",
     *(f"accepted_{place}" for place in range(MOST_PLACES)),
     "hits", "queries", "preemptions", "prompt", "output", "drafted", "accepted", "bytes",
-    "operations", "stepped", "steps", "begun", "queued", "prefilled",
+    "operations", "attention", "stepped", "steps", "begun", "queued", "prefilled",
 })  # fmt: skip
 _WRITTEN = sorted({name.partition(".")[0] for names in _NAMES.values() for name in names})
 _OURS = re.compile(rf"(?:{'|'.join(_WRITTEN)})[\s{{]")
@@ -111,6 +115,13 @@ def growth(readings: Sequence[Reading], name: str) -> float | None:
     if len(told) < 2:
         return None
     return sum(grown(old, new)[name] for old, new in pairwise(told))
+
+
+def work_of(more: Mapping[str, float]) -> Work:
+    """What steps did, by the growth of their counters. An older server does not tell operations of
+    attention apart."""
+    operations = more.get("operations", 0.0)
+    return Work(more.get("bytes", 0.0), operations, more.get("attention", 0.0))
 
 
 def values_of(readings: Sequence[Reading], name: str) -> list[float]:

@@ -14,11 +14,15 @@ from headrace.bench.against.session import Environment, apart, limits_reader
 from headrace.bench.machine import Probe
 from tests.bench.against.test_process import WAITS, comes_to
 
-LABELS = {"backend": "cpu", "cpu_level": "avx2", "threads": "3", "weight_codec": "Q8_0"}
+LABELS = {
+    "backend": "cpu", "cpu_level": "avx2", "threads": "3", "weight_codec": "Q8_0",
+    "cache_dtype": "bf16",
+}  # fmt: skip
+RATES = {"f32": 3.0, "bf16": 6.0, "int8": 9.0}
 
 
 class FixedProbe:
-    """A probe of a machine that reads 7 bytes and multiplies 9 times a second."""
+    """A probe of a machine that reads 7 bytes a second and multiplies as RATES has it."""
 
     def __init__(self, level: str, num_threads: int) -> None:
         self.level = level
@@ -28,7 +32,7 @@ class FixedProbe:
         return 7.0
 
     def peak_rate(self, kind: str) -> float | None:
-        return 9.0
+        return RATES.get(kind)
 
 
 def around(asked: list[tuple[str, int]]) -> Environment:
@@ -43,8 +47,13 @@ def test_limits_are_of_the_level_and_threads_that_compute() -> None:
     asked: list[tuple[str, int]] = []
     limits = limits_reader(LABELS, around(asked))()
     assert limits is not None
-    assert (limits.bytes_per_s, limits.ops_per_s, limits.kind) == (7.0, 9.0, "int8")
+    assert limits == (7.0, 9.0, "int8", 6.0)
     assert asked == [("avx2", 3)]
+
+
+def test_the_limit_of_attention_is_that_of_its_k_and_v() -> None:
+    limits = limits_reader(LABELS | {"cache_dtype": "f32"}, around([]))()
+    assert limits is not None and limits.attention_ops_per_s == 3.0
 
 
 def test_whoever_is_measured_runs_alone() -> None:

@@ -14,9 +14,10 @@ from headrace.bench.load.load_options import LoadOptions
 from headrace.bench.record import Chunk, ClientHealth, RequestRecord, RunRecord, Usage
 from headrace.errors import HeadraceError
 from headrace.telemetry.machine import Limits
+from headrace.telemetry.work import Work
 
 A, B = (AgainstCase(name, 1, 100, 1, "prefill") for name in "ab")
-LIMITS = Limits(1000.0, 4000.0, "int8")
+LIMITS = Limits(1000.0, 4000.0, "int8", 500.0)
 
 
 class Machine:
@@ -26,7 +27,7 @@ class Machine:
         self.now_s = 0.0
         self.log: list[str] = []
 
-    def server(self, name: str, took_s: float, *, moved: int = 0) -> Run:
+    def server(self, name: str, took_s: float, *, moved: int = 0, attention: int = 0) -> Run:
         def run(case: AgainstCase) -> RunResult:
             self.now_s += took_s
             self.log.append(f"{name} {case.name}")
@@ -34,7 +35,8 @@ class Machine:
                 index=0, measured=True, intended_ns=0, sent_ns=0, end_ns=int(took_s * 1e9),
                 usage=Usage(prompt_tokens=100, completion_tokens=1),
             )  # fmt: skip
-            texts = ((0, metrics(5, 7)), (1, metrics(5 + moved, 7 + 400))) if moved else ()
+            after = metrics(5 + moved, 7 + 400, attention=2 + attention)
+            texts = ((0, metrics(5, 7, attention=2)), (1, after)) if moved else ()
             health = ClientHealth(schedule_lag_ns=(), loop_lag_ns=(), cpu_share=())
             made = RunRecord(about={}, requests=(record,), health=health, server_metrics=texts)
             return RunResult(made, cast("Any", None), "complete", LoadOptions())
@@ -46,10 +48,11 @@ class Machine:
         return LIMITS
 
 
-def metrics(moved: int, operations: int, output: int = 0) -> str:
+def metrics(moved: int, operations: int, output: int = 0, *, attention: int = 0) -> str:
     return (
         f"headrace:step_bytes_total {moved}\nheadrace:step_operations_total {operations}\n"
         f"vllm:generation_tokens_total {output}\n"
+        f"headrace:step_attention_operations_total {attention}\n"
     )
 
 
@@ -122,6 +125,15 @@ def test_limits_bound_the_ratio() -> None:
     assert (first.most_ratio, first.share) == (4.0, 0.5)
 
 
+def test_operations_of_attention_count_at_their_own_rate() -> None:
+    machine = Machine()
+    ours = machine.server("ours", 1, moved=500, attention=300)
+    first, _ = compared(machine, ours, machine.server("peer", 2), 1)
+    # 100 operations of products at 4,000 a second, 300 of attention at 500: 0.625 s for 100 tokens.
+    assert first.most_tokens_per_s == pytest.approx(100 / 0.625)
+    assert first.most_ratio == pytest.approx(3.2) and first.share == pytest.approx(0.625)
+
+
 def test_a_decode_counts_from_its_first_token() -> None:
     machine = Machine()
     case = AgainstCase("deep", 1, 100, 3, "decode")
@@ -152,4 +164,10 @@ def test_a_decode_counts_from_its_first_token() -> None:
 
 def test_without_readings_there_is_no_limit() -> None:
     assert most_tokens_per_s([], [LIMITS]) is None
-    assert most_tokens_per_s([(1.0, 1.0, 1.0)], []) is None
+    assert most_tokens_per_s([(1.0, Work(1, 1))], []) is None
+
+
+def test_a_bound_is_of_the_middle_of_readings_and_of_runs() -> None:
+    limits = [LIMITS._replace(attention_ops_per_s=rate) for rate in (100.0, 500.0, 5000.0)]
+    done = [(tokens, Work(0, 1000, 1000)) for tokens in (50.0, 100.0, 900.0)]
+    assert most_tokens_per_s(done, limits) == pytest.approx(50)

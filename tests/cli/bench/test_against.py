@@ -33,6 +33,7 @@ def test_both_are_started_measured_and_ended() -> None:
     assert decode["ratios"][0] == pytest.approx(decode["ours"][0] / decode["peer"][0])
     assert decode["largest_possible_ratio"] > 0 and decode["share_of_limit"] > 0
     assert len(message["limits"]) >= 2
+    assert all(limit["attention_ops_per_s"] > 0 for limit in message["limits"])
     assert "raise --minutes" in message["results"][1]["why_missing"]
 
 

@@ -328,10 +328,16 @@ MEASURED = msgspec.structs.replace(
     INFO,
     read_limit_bytes_per_s=4e6,
     compute_limit_ops_per_s=1e8,
-    compute_limit_kind="f32",
+    compute_limit_kind="int8",
+    attention_limit_ops_per_s=5e7,
     expert_cache_bytes=1 << 20,
 )
-A_STEP = Stats(step_s=0.5, step_bytes=1_000_000, step_operations=10_000_000)
+A_STEP = Stats(
+    step_s=0.5,
+    step_bytes=1_000_000,
+    step_operations=10_000_000,
+    step_attention_operations=5_000_000,
+)
 
 
 def test_shares_of_the_machine_are_there_where_it_was_measured(start: Start) -> None:
@@ -340,7 +346,8 @@ def test_shares_of_the_machine_are_there_where_it_was_measured(start: Start) -> 
         samples = start(MockEngine(says("x"), info=info, stats=stats)).metrics()
         assert not any(sample.startswith(names) for sample in samples), "absent, never 0"
     samples = start(MockEngine(says("x"), info=MEASURED, stats=A_STEP)).metrics()
-    assert [samples[name + LABELS] for name in names] == [0.5, 0.2]
+    # 5 million operations of products at 100 million a second, as many of attention at 50: 0.15 s.
+    assert [samples[name + LABELS] for name in names] == [0.5, pytest.approx(0.3)]
 
 
 def test_every_metric_is_documented_and_every_documented_one_exists(start: Start) -> None:

@@ -28,6 +28,7 @@ _MAX_REPLY_BYTES = 4 * 2**20
 _SECRET = re.compile(r"key|token(?!iz|s\b|s-)|secret|password|passwd|auth", re.IGNORECASE)
 _MASK = "********"
 _LISTENING = "0A"
+_ENGINE_METRICS = ("headrace:engine_info", "vllm:cache_config_info")
 
 
 class ServerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -75,13 +76,18 @@ async def server_facts(endpoint: Endpoint) -> ServerFacts:
 
 
 async def engine_labels(endpoint: Endpoint) -> dict[str, str]:
-    """What runs, as our own server's /metrics names it; ConfigError where it has no such metric."""
+    """What runs and what its KV cache is, as our own server's /metrics names them; ConfigError
+    where it does not."""
     reply = await _get(endpoint, "/metrics")
     text = "" if reply is None else reply[1].decode("utf-8", errors="replace")
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            if sample.name == "headrace:engine_info":
-                return sample.labels
+    labels = {
+        sample.name: sample.labels
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name in _ENGINE_METRICS
+    }
+    if len(labels) == len(_ENGINE_METRICS):
+        return {name: value for of_one in labels.values() for name, value in of_one.items()}
     raise ConfigError(f"{endpoint.base_url}: /metrics does not say which engine runs")
 
 

@@ -190,8 +190,8 @@ def _warm_up(name: str, run: Run, case: AgainstCase) -> None:
 
 
 def limits_reader(labels: Mapping[str, str], around: Environment) -> Callable[[], Limits | None]:
-    """Reads the machine's limits at the level, and with the threads, that our server has by the
-    labels of its `headrace:engine_info`; None of a server for which other kernels compute."""
+    """Reads the machine's limits at the level, with the threads and for the weights, K and V that
+    our server has by its `engine_labels`; None of a server for which other kernels compute."""
     if labels["backend"] != "cpu":
         return lambda: None
     level, threads = labels["cpu_level"], int(labels["threads"])
@@ -205,6 +205,7 @@ def limits_reader(labels: Mapping[str, str], around: Environment) -> Callable[[]
             repeats=1,
             now=around.now(),
         )
-        return measured.machine.limits(level, threads, labels["weight_codec"])
+        codecs = labels["weight_codec"], labels["cache_dtype"]
+        return measured.machine.limits(level, threads, *codecs)
 
     return read

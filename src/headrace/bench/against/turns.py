@@ -17,7 +17,8 @@ from headrace.bench.against.cases import AgainstCase, tokens_per_s
 from headrace.bench.load.experiment import RunResult
 from headrace.errors import HeadraceError
 from headrace.telemetry.machine import Limits
-from headrace.telemetry.readings import growth, read_texts
+from headrace.telemetry.readings import growth, read_texts, work_of
+from headrace.telemetry.work import Work
 
 _NS_PER_S = 1e9
 
@@ -69,8 +70,8 @@ class _Pairs:
         self.case = case
         self.ours: list[float] = []
         self.peer: list[float] = []
-        self.work: list[tuple[float, float, float]] = []
-        """Of each of our runs: tokens, bytes moved, operations."""
+        self.work: list[tuple[float, Work]] = []
+        """Of each of our runs: tokens, and what steps did."""
         self.took_s = 0.0
         self.why_missing: str | None = None
 
@@ -149,8 +150,8 @@ def _pair(pairs: _Pairs, ours: Run, peer: Run, clock: Callable[[], float]) -> No
         pairs.work.append(work)
 
 
-def _work(case: AgainstCase, done: RunResult) -> tuple[float, float, float] | None:
-    """Tokens that the figure counts, bytes and operations of our steps; None without counts.
+def _work(case: AgainstCase, done: RunResult) -> tuple[float, Work] | None:
+    """Tokens that the figure counts, and the work of our steps; None without counts.
 
     Of a decode behind a long prompt those of readings since the first token, which have none of the
     prompt's work in them.
@@ -164,22 +165,24 @@ def _work(case: AgainstCase, done: RunResult) -> tuple[float, float, float] | No
         first_s = max(record.content[0].at_ns for record in records) / _NS_PER_S
         readings = [reading for reading in readings if reading.at_s >= first_s]
         tokens = growth(readings, "output")
-    moved, operations = growth(readings, "bytes"), growth(readings, "operations")
-    return (tokens, moved, operations) if tokens and moved and operations else None
+    counted = ("bytes", "operations", "attention")
+    work = work_of({name: growth(readings, name) or 0.0 for name in counted})
+    return (tokens, work) if tokens and work.bytes and work.operations else None
 
 
-def most_tokens_per_s(
-    work: Sequence[tuple[float, float, float]], limits: Sequence[Limits]
-) -> float | None:
-    """tokens / max(bytes / bandwidth, operations / rate), medians of runs and of readings.
+def most_tokens_per_s(done: Sequence[tuple[float, Work]], limits: Sequence[Limits]) -> float | None:
+    """tokens / max(bytes / bandwidth, operations of products / their rate + of attention / its
+    rate), medians of runs and of readings.
 
     No step can be quicker than its bytes take to be read or its operations to be made (roofline:
     Williams, Waterman, Patterson, CACM 2009), so neither can all of them together.
     """
-    if not work or not limits:
+    if not done or not limits:
         return None
-    bandwidth = median(reading.bytes_per_s for reading in limits)
-    rate = median(reading.ops_per_s for reading in limits)
-    return median(
-        tokens / max(moved / bandwidth, operations / rate) for tokens, moved, operations in work
+    middle = Limits(
+        bytes_per_s=median(reading.bytes_per_s for reading in limits),
+        ops_per_s=median(reading.ops_per_s for reading in limits),
+        kind=limits[0].kind,
+        attention_ops_per_s=median(reading.attention_ops_per_s for reading in limits),
     )
+    return median(tokens / middle.least_s(work) for tokens, work in done)

@@ -74,7 +74,7 @@ def against(
     and what follows `--`, and ended again. Both answer the same loads over HTTP. The ratio is that
     of a pair of runs with the same prompts; which of the two servers comes first changes from pair
     to pair. Beside it stand the machine's limits, read before, between and after, and the largest
-    ratio that they allow.
+    ratio that they allow: products and attention each have the rate at which they are multiplied.
 
     Keep the machine otherwise idle. The key for the peer is read from HEADRACE_BENCH_API_KEY or
     OPENAI_API_KEY.
@@ -206,9 +206,11 @@ def _limits_line(limits: Sequence[Limits]) -> str:
         return "no limits: the peer is on another machine, or headrace computes on a device"
     reads = [limit.bytes_per_s / 1e9 for limit in limits]
     rates = [limit.ops_per_s / 1e9 for limit in limits]
+    attention = [limit.attention_ops_per_s / 1e9 for limit in limits]
     return (
         f"this machine, read {len(limits)} times: {_spread(reads)} GB/s, "
-        f"{_spread(rates, 0)} GOPS ({limits[0].kind})"
+        f"{_spread(rates, 0)} GOPS (products, {limits[0].kind}), "
+        f"{_spread(attention, 0)} GOPS (attention)"
     )
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from headrace.plan.calibration.measurements import EngineTest, MeasurementSet
     from headrace.plan.calibration.measuring import Book, PlannedTest
     from headrace.plan.step.measured_steps import MeasuredSteps
-    from headrace.plan.step.roofline import Work
     from headrace.plan.step.step_rates import StepRates
+    from headrace.telemetry.work import Work
 
 _BATCHES = (1, 2, 4, 8, 16, 32)
 _DRAFTS = (0, 1, 2, 3, 5, 8, 15)
@@ -269,7 +269,7 @@ def _that_fit(core: EngineCore, planned: Sequence[PlannedTest]) -> tuple[Planned
 def _guess(model: MeasurementSet, core: EngineCore) -> Work | StepRates:
     """Rates to tell the time by: of the stored calibration, or half of the machine's limits."""
     from headrace.plan.calibration.stored import stored_calibration
-    from headrace.plan.step.roofline import Work
+    from headrace.telemetry.work import Work
 
     found = stored_calibration(os.environ, datetime.now(UTC)).calibration
     if found is not None and model.kind in found.rates:

@@ -23,9 +23,9 @@ from headrace.plan.calibration.measurements import (
     write_measured,
 )
 from headrace.plan.step.measured_steps import MeasuredSteps
-from headrace.plan.step.roofline import Work
 from headrace.plan.step.step import StepCounter
 from headrace.plan.step.step_rates import StepRates
+from headrace.telemetry.work import Work
 
 # Prompts from a few rows of a product to chunks that attend to eight thousand tokens.
 _PROMPTS = (32, 128, 512, 2048, 8192)

@@ -7,6 +7,7 @@ this machine, and whether a load fits is asked of the same memory plan as `plan 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -159,7 +160,10 @@ def replica_of(
     place = place_of(catalog, choice.hardware, choice.count)
     if choice.hardware == THIS:
         read_bytes = weights_quantity(shape, storage.weights, catalog).value
-        device, efficiencies, row_id = _measured(catalog, machine, calibration, read_bytes)
+        kv_types = f"{storage.keys.name},{storage.values.name}"
+        device, efficiencies, row_id = _measured(
+            catalog, machine, calibration, read_bytes, kv_types
+        )
     else:
         device, _ = device_of(catalog, choice.hardware)
         row = catalog.hardware[choice.hardware]
@@ -239,9 +243,14 @@ def _compute_type(device: Device, shape: ModelShape, weights: Quantization | Non
 
 
 def _measured(
-    catalog: Catalog, machine: Machine | None, calibration: Found | None, read_bytes: float
+    catalog: Catalog,
+    machine: Machine | None,
+    calibration: Found | None,
+    read_bytes: float,
+    kv_types: str,
 ) -> tuple[Device, Efficiencies, str | None]:
-    """read_bytes: of the weights, which a step reads from wherever so many lie."""
+    """read_bytes: of the weights, which a step reads from wherever so many lie. kv_types: of K and
+    V, which attention multiplies by."""
     limits = None if machine is None else _limits_of(machine.of_kernels, read_bytes)
     if limits is None and calibration and calibration.calibration:
         found = calibration.calibration
@@ -252,14 +261,16 @@ def _measured(
             "this machine has not been measured: run `headrace bench machine` first, or name "
             "another with --hardware (`headrace catalog list hardware`)"
         )
+    attention = machine.of_kernels.attention_rate(kv_types)
+    seen = [] if attention is None else [("peak of attention", attention, "operation/s")]
     device = Device(
         name=f"{THIS} machine ({machine.cpu})",
         bandwidth_bytes_per_s=limits.bytes_per_s,
         peak_operations_per_s=MappingProxyType(limits.peaks),
-        inputs=limits.inputs,
+        inputs=(*limits.inputs, *_inputs(machine, seen)),
         cached_bytes=limits.cached_bytes,
         memory_bytes_per_s=limits.memory_bytes_per_s,
-        attention_operations_per_s=limits.attention_per_s,
+        attention_operations_per_s=attention,
     )
     return device, measured_efficiencies(catalog), None
 
@@ -272,8 +283,7 @@ class _Limits(NamedTuple):
     inputs: tuple[Input, ...]
     cached_bytes: float
     memory_bytes_per_s: float
-    attention_per_s: float | None
-    """With `cached_bytes` and `memory_bytes_per_s`: as of `Device`."""
+    """With `cached_bytes`: as of `Device`."""
 
 
 def _limits_of(machine: Machine, read_bytes: float) -> _Limits | None:
@@ -291,15 +301,18 @@ def _limits_of(machine: Machine, read_bytes: float) -> _Limits | None:
         if one.kind in _PEAKS:
             kind = _PEAKS[one.kind]
             peaks[kind] = max(peaks.get(kind, 0.0), one.ops_per_s)
-    attention = machine.attention_rate()
     seen = [("read bandwidth", rate, "byte/s")]
     seen += [(f"peak of {kind}", peak, "operation/s") for kind, peak in peaks.items()]
-    seen += [] if attention is None else [("peak of attention", attention, "operation/s")]
-    inputs = tuple(
+    inputs = _inputs(machine, seen)
+    return _Limits(rate, peaks, inputs, cached, max(far, default=rate))
+
+
+def _inputs(machine: Machine, seen: Iterable[tuple[str, float, str]]) -> tuple[Input, ...]:
+    """Of names, values and units that were measured."""
+    return tuple(
         Input(name, value, unit, "headrace bench machine", "measured", machine.measured_at[:10])
         for name, value, unit in seen
     )
-    return _Limits(rate, peaks, inputs, cached, max(far, default=rate), attention)
 
 
 def _of_card(catalog: Catalog, row_id: str, machine: Machine | None) -> _Limits | None:
@@ -321,7 +334,6 @@ def _as_measured(device: Device, limits: _Limits) -> Device:
         bandwidth_bytes_per_s=limits.bytes_per_s,
         peak_operations_per_s=MappingProxyType({**stated, **limits.peaks}),
         inputs=(*limits.inputs, *kept),
-        attention_operations_per_s=limits.attention_per_s,
     )
 
 

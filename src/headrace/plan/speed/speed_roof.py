@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from headrace.plan.speed.speed import Load, SpeedModel
 from headrace.plan.speed.speed_plan import SpeedPlan
-from headrace.plan.step.roofline import Work
 from headrace.plan.step.step import StepCounter
+from headrace.telemetry.work import Work
 
 
 @dataclass(frozen=True)

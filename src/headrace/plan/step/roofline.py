@@ -11,27 +11,12 @@ the two counts; what goes over links and what the host adds is taken not to over
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from headrace.plan.validation import above_zero, not_below, share
+from headrace.telemetry.work import Work
 
 Bottleneck = Literal["bandwidth", "compute", "link", "overhead"]
-
-
-class Work(NamedTuple):
-    """The work of a step."""
-
-    bytes: float
-    """Bytes read and written."""
-    operations: float
-    """Operations; a multiply and an add are two."""
-    attention_operations: float = 0.0
-    """Those of attention among them."""
-
-    @property
-    def intensity(self) -> float:
-        """Operations per byte."""
-        return self.operations / self.bytes if self.bytes else 0.0
 
 
 @dataclass(frozen=True)
@@ -112,9 +97,7 @@ class Roofline:
     def time(self, work: Work, communication_s: float = 0.0) -> StepTime:
         """The time of a step of `work`, divided evenly over the devices."""
         reached = self.bandwidth_bytes_per_s * self.bandwidth_efficiency * self.devices
-        attention_peak = self.attention_operations_per_s or self.peak_operations_per_s
-        products = work.operations - work.attention_operations
-        at_peak = products / self.peak_operations_per_s + work.attention_operations / attention_peak
+        at_peak = work.computing_s(self.peak_operations_per_s, self.attention_operations_per_s)
         return StepTime(
             bandwidth_s=work.bytes / reached,
             compute_s=at_peak / (self.compute_efficiency * self.devices),

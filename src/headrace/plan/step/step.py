@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from headrace.plan.model.layer_shape import AttentionLayers, DenseLayers, ExpertLayers, StateLayers
 from headrace.plan.model.model_shape import ModelShape
-from headrace.plan.step.roofline import Work
 from headrace.plan.validation import above_zero, not_below
+from headrace.telemetry.work import Work
 
 _STATE_VALUE_BYTES = 4
 _CONV_VALUE_BYTES = 2
