@@ -210,7 +210,7 @@ def test_empty_requests_and_empty_batches() -> None:
 def test_parts_of_a_long_context_are_the_same_for_any_number_of_threads(
     level: str, heads: tuple[int, int]
 ) -> None:
-    """Whose first is decoded alone, so that threads without a head take parts, and heads that go together are cut.
+    """Whose first is decoded alone: threads without a head take parts, heads of an item are cut.
 
     heads: of K and V, and of q for each of them.
     """
