@@ -36,6 +36,46 @@ HEADRACE_INLINE ISum dot(ISum sum, const Quads& w, const int8_t* x) {
   return kWide ? dot4_wide(sum, w, x) : dot4(sum, w, x);
 }
 
+// Dot products of a kind, of a group at most, whose sums fit 16 bits at a level that adds them there: each
+// adds two products of a byte and an activation. 1: none; 0: dot products of wide bytes.
+constexpr int dots_in_16(Codec codec, bool wide) {
+  if (wide) return 0;
+  if (!kSumsIn16) return 1;
+  constexpr int kHighest = 32767, kActivation = 127;
+  int dots = kFours / static_cast<int>(headrace::facts(codec).groups);
+  while (dots > 1 && dots * 2 * kActivation * headrace::facts(codec).most > kHighest) dots /= 2;
+  return dots;
+}
+
+// s[i][j] += the dot products [kFirst, kEnd) of a tile, kDots at a time: quad<k>(j) of panel j with row i
+// of x.
+template <int kDots, int kFirst, int kEnd, int MR, int NP, class Quad>
+HEADRACE_INLINE void add_in_16(ISum (&s)[MR][NP], const int8_t* x, int64_t row_bytes,
+                               const Quad& quad) {
+  unrolled<0, (kEnd - kFirst) / kDots>([&]<int kPart>() __attribute__((always_inline)) {
+    Quads sums[MR][NP];
+    unrolled<0, kDots>([&]<int kDot>() __attribute__((always_inline)) {
+      constexpr int kFour = kFirst + kPart * kDots + kDot;
+      Quads w[NP];
+HEADRACE_UNROLL
+      for (int j = 0; j < NP; ++j) w[j] = quad.template operator()<kFour>(j);
+HEADRACE_UNROLL
+      for (int i = 0; i < MR; ++i) {
+HEADRACE_UNROLL
+        for (int j = 0; j < NP; ++j) {
+          const Quads product = products16(w[j], x + i * row_bytes + kFour * 4);
+          sums[i][j] = kDot == 0 ? product : add16(sums[i][j], product);
+        }
+      }
+    });
+HEADRACE_UNROLL
+    for (int i = 0; i < MR; ++i) {
+HEADRACE_UNROLL
+      for (int j = 0; j < NP; ++j) s[i][j] = widen16(s[i][j], sums[i][j]);
+    }
+  });
+}
+
 // What a pass over panels asks for. One panel: kPrefetchBytes ahead of itself, up to `end`. Two: the
 // `bytes` from `next` on, the pass's share of the two after them.
 struct Ahead {

@@ -57,6 +57,7 @@ static void stream_blocks(const Int8Rows& x, const uint8_t* block, int64_t panel
                           const Ahead& asked, float* sums) {
   using P = Packed<C>;
   static_assert(P::kGroups == 1 && P::kTiles == headrace::kBlockOfTiles);
+  constexpr int kDots = dots_in_16(C, P::kWide);
   const int8_t* q = x.q;
   const float* d = x.d;
   const int32_t* start = x.start;
@@ -92,17 +93,23 @@ HEADRACE_UNROLL
 HEADRACE_UNROLL
         for (int j = 0; j < NP; ++j) s[i][j] = from;
       }
-      unrolled<0, kFours>([&]<int kFour>() __attribute__((always_inline)) {
-        Quads w[NP];
+      if constexpr (kDots > 1) {
+        add_in_16<kDots, 0, kFours>(s, q, tiles * kTile, [&]<int kFour>(int j) {
+          return quads(P::template four<kFour>(w_tile[j]));
+        });
+      } else {
+        unrolled<0, kFours>([&]<int kFour>() __attribute__((always_inline)) {
+          Quads w[NP];
 HEADRACE_UNROLL
-        for (int j = 0; j < NP; ++j) w[j] = quads(P::template four<kFour>(w_tile[j]));
+          for (int j = 0; j < NP; ++j) w[j] = quads(P::template four<kFour>(w_tile[j]));
 HEADRACE_UNROLL
-        for (int i = 0; i < MR; ++i) {
-          const int8_t* of_row = q + i * tiles * kTile + kFour * 4;
+          for (int i = 0; i < MR; ++i) {
+            const int8_t* of_row = q + i * tiles * kTile + kFour * 4;
 HEADRACE_UNROLL
-          for (int j = 0; j < NP; ++j) s[i][j] = dot<P::kWide>(s[i][j], w[j], of_row);
-        }
-      });
+            for (int j = 0; j < NP; ++j) s[i][j] = dot<P::kWide>(s[i][j], w[j], of_row);
+          }
+        });
+      }
 HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) {
         const F scale = P::template scale<0>(p[j], w_tile[j], block + j * panel, t);
@@ -122,7 +129,7 @@ HEADRACE_UNROLL
 }
 
 // As that of tiles, of `blocks` blocks of kinds that sum them.
-template <int MR, int NP, int, bool kMins, bool kWide, bool kStarts>
+template <int MR, int NP, int, bool kMins, int kDots, bool kStarts>
 static void unpacked_sums(const Int8Rows& x, const UnpackedBlock* w, int64_t panel, int64_t blocks,
                           const NextBlock& asked, float* sums) {
   constexpr int64_t kTiles = headrace::kBlockOfTiles;
@@ -149,16 +156,22 @@ HEADRACE_UNROLL
 HEADRACE_UNROLL
         for (int j = 0; j < NP; ++j) s[i][j] = from;
       }
+      if constexpr (kDots > 1) {
+        add_in_16<kDots, 0, kFours>(s, q, step * kTile, [&]<int kFour>(int j) {
+          return quads(load_bytes(w[j * panel].tiles[t].bytes[kFour]));
+        });
+      } else {
 HEADRACE_UNROLL
-      for (int four = 0; four < kFours; ++four) {
-        Quads of[NP];
+        for (int four = 0; four < kFours; ++four) {
+          Quads of[NP];
 HEADRACE_UNROLL
-        for (int j = 0; j < NP; ++j) of[j] = quads(load_bytes(w[j * panel].tiles[t].bytes[four]));
+          for (int j = 0; j < NP; ++j) of[j] = quads(load_bytes(w[j * panel].tiles[t].bytes[four]));
 HEADRACE_UNROLL
-        for (int i = 0; i < MR; ++i) {
-          const int8_t* xq = q + i * step * kTile + four * 4;
+          for (int i = 0; i < MR; ++i) {
+            const int8_t* xq = q + i * step * kTile + four * 4;
 HEADRACE_UNROLL
-          for (int j = 0; j < NP; ++j) s[i][j] = dot<kWide>(s[i][j], of[j], xq);
+            for (int j = 0; j < NP; ++j) s[i][j] = dot<kDots == 0>(s[i][j], of[j], xq);
+          }
         }
       }
 HEADRACE_UNROLL

@@ -52,7 +52,7 @@ template <int MR, int NP, Codec C>
 static void stream_tiles(const Int8Rows& x, const uint8_t* block, int64_t panel, int64_t blocks,
                          const Ahead& asked, float* sums) {
   using P = Packed<C>;
-  constexpr int G = P::kGroups, kOfGroup = kFours / G;
+  constexpr int G = P::kGroups, kOfGroup = kFours / G, kDots = dots_in_16(C, P::kWide);
   F total[MR][NP];
 HEADRACE_UNROLL
   for (int i = 0; i < MR; ++i) {
@@ -89,17 +89,23 @@ HEADRACE_UNROLL
 HEADRACE_UNROLL
           for (int j = 0; j < NP; ++j) s[i][j] = from;
         }
-        unrolled<g * kOfGroup, (g + 1) * kOfGroup>([&]<int kFour>() __attribute__((always_inline)) {
-          Quads w[NP];
+        if constexpr (kDots > 1) {
+          add_in_16<kDots, g * kOfGroup, (g + 1) * kOfGroup>(
+              s, q, tiles * kTile,
+              [&]<int kFour>(int j) { return quads(P::template four<kFour>(w_tile[j])); });
+        } else {
+          unrolled<g * kOfGroup, (g + 1) * kOfGroup>([&]<int kFour>() __attribute__((always_inline)) {
+            Quads w[NP];
 HEADRACE_UNROLL
-          for (int j = 0; j < NP; ++j) w[j] = quads(P::template four<kFour>(w_tile[j]));
+            for (int j = 0; j < NP; ++j) w[j] = quads(P::template four<kFour>(w_tile[j]));
 HEADRACE_UNROLL
-          for (int i = 0; i < MR; ++i) {
-            const int8_t* of_row = q + i * tiles * kTile + kFour * 4;
+            for (int i = 0; i < MR; ++i) {
+              const int8_t* of_row = q + i * tiles * kTile + kFour * 4;
 HEADRACE_UNROLL
-            for (int j = 0; j < NP; ++j) s[i][j] = dot<P::kWide>(s[i][j], w[j], of_row);
-          }
-        });
+              for (int j = 0; j < NP; ++j) s[i][j] = dot<P::kWide>(s[i][j], w[j], of_row);
+            }
+          });
+        }
 HEADRACE_UNROLL
         for (int j = 0; j < NP; ++j) {
           const F scale = P::template scale<g>(p[j], w_tile[j], block + j * panel, t * G + g);
@@ -134,7 +140,7 @@ HEADRACE_UNROLL
 
 // sums[i][j] of MR rows and NP panels, `panel` tiles apart, over `tiles` tiles. Where no sum starts at
 // anything but zero (kStarts), a kernel that knows it has registers left for the addresses of the rest.
-template <int MR, int NP, int G, bool kMins, bool kWide, bool kStarts>
+template <int MR, int NP, int G, bool kMins, int kDots, bool kStarts>
 static void unpacked_sums(const Int8Rows& x, const UnpackedTile<G, kMins>* w, int64_t panel,
                           int64_t tiles, const NextBlock& asked, float* sums) {
   constexpr int kOfGroup = kFours / G;
@@ -162,16 +168,22 @@ HEADRACE_UNROLL
 HEADRACE_UNROLL
         for (int j = 0; j < NP; ++j) s[i][j] = from;
       }
+      if constexpr (kDots > 1) {
+        add_in_16<kDots, 0, kOfGroup>(s, q + g * kOfGroup * 4, step * kTile, [&]<int kFour>(int j) {
+          return quads(load_bytes(w[j * panel].bytes[g * kOfGroup + kFour]));
+        });
+      } else {
 HEADRACE_UNROLL
-      for (int four = g * kOfGroup; four < (g + 1) * kOfGroup; ++four) {
-        Quads b[NP];
+        for (int four = g * kOfGroup; four < (g + 1) * kOfGroup; ++four) {
+          Quads b[NP];
 HEADRACE_UNROLL
-        for (int j = 0; j < NP; ++j) b[j] = quads(load_bytes(w[j * panel].bytes[four]));
+          for (int j = 0; j < NP; ++j) b[j] = quads(load_bytes(w[j * panel].bytes[four]));
 HEADRACE_UNROLL
-        for (int i = 0; i < MR; ++i) {
-          const int8_t* xq = q + i * step * kTile + four * 4;
+          for (int i = 0; i < MR; ++i) {
+            const int8_t* xq = q + i * step * kTile + four * 4;
 HEADRACE_UNROLL
-          for (int j = 0; j < NP; ++j) s[i][j] = dot<kWide>(s[i][j], b[j], xq);
+            for (int j = 0; j < NP; ++j) s[i][j] = dot<kDots == 0>(s[i][j], b[j], xq);
+          }
         }
       }
 HEADRACE_UNROLL
@@ -232,7 +244,7 @@ static void stream_int8(const LinearArgs& a, int64_t panel, int64_t count, int64
 }
 
 // One block of k over all rows: `w` is of tiles or of blocks, as the kind sums them.
-template <int G, bool kMins, bool kWide, bool kStarts, class Unpacked>
+template <int G, bool kMins, int kDots, bool kStarts, class Unpacked>
 static void unpacked_rows(const LinearArgs& a, const Unpacked* w, int64_t panel, int64_t count,
                           int64_t row, int64_t rows, int64_t tile, int64_t tiles,
                           const NextBlock& ahead, float* all_sums) {
@@ -242,7 +254,7 @@ static void unpacked_rows(const LinearArgs& a, const Unpacked* w, int64_t panel,
     const Int8Rows x = Int8Rows::at(a.x, a.weight.tiles, G, row + i, tile);
     with_rows<kBlockRows>(n, [&]<int MR>() {
       with_panels(count, [&]<int NP>() {
-        unpacked_sums<MR, NP, G, kMins, kWide, kStarts>(x, w, kPanel, tiles / Unpacked::kTiles,
+        unpacked_sums<MR, NP, G, kMins, kDots, kStarts>(x, w, kPanel, tiles / Unpacked::kTiles,
                                                         asked, sums);
       });
     });
@@ -271,7 +283,8 @@ static void block_int8(const LinearArgs& a, int64_t panel, int64_t count, int64_
     const int64_t bytes = tiles / P::kTiles * P::kBlockBytes;
     const NextBlock ahead = {
         ends ? a.weight.panels + (panel + count) * stride : from + bytes, stride, bytes};
-    unpacked_rows<P::kGroups, P::kMins, P::kWide && kWideDiffers, P::kStarts>(
+    constexpr int kDots = dots_in_16(C, P::kWide && kWideDiffers);
+    unpacked_rows<P::kGroups, P::kMins, kDots, P::kStarts>(
         a, w, panel, count, row, rows, tile, tiles, ahead, sums);
   }
 }

@@ -43,6 +43,7 @@ static_assert(2 * 127 * kQuantBound <= kHighestSum);
 static_assert(2 * 128 * kQuantBound <= kHighestSum && 2 * 255 * kQuantBound > kHighestSum);
 constexpr bool kSignedBytes = true;
 constexpr bool kWideDiffers = true;
+constexpr bool kSumsIn16 = true;  // dot products of small bytes, before they are widened
 constexpr bool kDotIsOne = false;
 
 HEADRACE_INLINE I whole(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
@@ -399,6 +400,19 @@ HEADRACE_INLINE __m256i splat_four(const int8_t* x) {
 HEADRACE_INLINE __m256i add_products(__m256i sum, __m256i unsigned_bytes, __m256i signed_bytes) {
   const __m256i pairs = _mm256_maddubs_epi16(unsigned_bytes, signed_bytes);
   return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+// The two sums of two products that a dot product has, in 16 bits: added to others there, and then widened.
+HEADRACE_INLINE I products16(Quads w, const int8_t* x) {
+  const __m256i four = splat_four(x);
+  return {_mm256_maddubs_epi16(w.a, four), _mm256_maddubs_epi16(w.b, four)};
+}
+HEADRACE_INLINE I add16(I x, I y) {
+  return {_mm256_add_epi16(x.a, y.a), _mm256_add_epi16(x.b, y.b)};
+}
+HEADRACE_INLINE ISum widen16(ISum sum, I x) {
+  const __m256i one = _mm256_set1_epi16(1);
+  return {_mm256_add_epi32(sum.a, _mm256_madd_epi16(x.a, one)),
+          _mm256_add_epi32(sum.b, _mm256_madd_epi16(x.b, one))};
 }
 HEADRACE_INLINE ISum dot4(ISum sum, Quads w, const int8_t* x) {
   const __m256i four = splat_four(x);

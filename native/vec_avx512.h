@@ -41,6 +41,7 @@ using ISum = __m512i;   // 16 exact integer sums
 constexpr bool kSignedBytes = false;
 // Whether dot4_wide is another computation than dot4: the kernels are compiled twice where it is.
 constexpr bool kWideDiffers = false;
+constexpr bool kSumsIn16 = false;
 // Whether dot4 is one instruction, its sum included.
 constexpr bool kDotIsOne = true;
 

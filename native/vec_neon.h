@@ -48,6 +48,7 @@ constexpr int kQuantBound = 127;  // activations: prepare never makes a -128
 static_assert(128 * kQuantBound <= 32767);
 constexpr bool kSignedBytes = true;
 constexpr bool kWideDiffers = false;
+constexpr bool kSumsIn16 = false;
 #ifdef HEADRACE_DOTPROD
 constexpr bool kDotIsOne = true;
 #else

@@ -35,6 +35,7 @@ using ISum = F;  // whole numbers below 2^24 are exact in f32
 
 constexpr bool kSignedBytes = false;
 constexpr bool kWideDiffers = false;
+constexpr bool kSumsIn16 = false;
 constexpr bool kDotIsOne = false;
 
 HEADRACE_INLINE F as_float(I x) { return reinterpret_cast<F>(x); }
