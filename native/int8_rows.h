@@ -47,31 +47,38 @@ constexpr int dots_in_16(Codec codec, bool wide) {
   return dots;
 }
 
-// s[i][j] += the dot products [kFirst, kEnd) of a tile, kDots at a time: quad<k>(j) of panel j with row i
-// of x.
+// s[i][j] += the dot products [kFirst, kEnd) of a tile, kDots at a time as dots_in_16 has it: quad<k>(j) of
+// panel j with row i of x.
 template <int kDots, int kFirst, int kEnd, int MR, int NP, class Quad>
-HEADRACE_INLINE void add_in_16(ISum (&s)[MR][NP], const int8_t* x, int64_t row_bytes,
-                               const Quad& quad) {
-  unrolled<0, (kEnd - kFirst) / kDots>([&]<int kPart>() __attribute__((always_inline)) {
-    Quads sums[MR][NP];
-    unrolled<0, kDots>([&]<int kDot>() __attribute__((always_inline)) {
-      constexpr int kFour = kFirst + kPart * kDots + kDot;
+HEADRACE_INLINE void add_dots(ISum (&s)[MR][NP], const int8_t* x, int64_t row_bytes, const Quad& quad) {
+  constexpr int kTogether = kDots > 1 ? kDots : kEnd - kFirst;
+  unrolled<0, (kEnd - kFirst) / kTogether>([&]<int kPart>() __attribute__((always_inline)) {
+    [[maybe_unused]] Quads sums[MR][NP];
+    unrolled<0, kTogether>([&]<int kDot>() __attribute__((always_inline)) {
+      constexpr int kFour = kFirst + kPart * kTogether + kDot;
       Quads w[NP];
 HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) w[j] = quad.template operator()<kFour>(j);
 HEADRACE_UNROLL
       for (int i = 0; i < MR; ++i) {
+        const int8_t* of_row = x + i * row_bytes + kFour * 4;
 HEADRACE_UNROLL
         for (int j = 0; j < NP; ++j) {
-          const Quads product = products16(w[j], x + i * row_bytes + kFour * 4);
-          sums[i][j] = kDot == 0 ? product : add16(sums[i][j], product);
+          if constexpr (kDots > 1) {
+            const Quads product = products16(w[j], of_row);
+            sums[i][j] = kDot == 0 ? product : add16(sums[i][j], product);
+          } else {
+            s[i][j] = dot<kDots == 0>(s[i][j], w[j], of_row);
+          }
         }
       }
     });
+    if constexpr (kDots > 1) {
 HEADRACE_UNROLL
-    for (int i = 0; i < MR; ++i) {
+      for (int i = 0; i < MR; ++i) {
 HEADRACE_UNROLL
-      for (int j = 0; j < NP; ++j) s[i][j] = widen16(s[i][j], sums[i][j]);
+        for (int j = 0; j < NP; ++j) s[i][j] = widen16(s[i][j], sums[i][j]);
+      }
     }
   });
 }

@@ -93,23 +93,9 @@ HEADRACE_UNROLL
 HEADRACE_UNROLL
         for (int j = 0; j < NP; ++j) s[i][j] = from;
       }
-      if constexpr (kDots > 1) {
-        add_in_16<kDots, 0, kFours>(s, q, tiles * kTile, [&]<int kFour>(int j) {
-          return quads(P::template four<kFour>(w_tile[j]));
-        });
-      } else {
-        unrolled<0, kFours>([&]<int kFour>() __attribute__((always_inline)) {
-          Quads w[NP];
-HEADRACE_UNROLL
-          for (int j = 0; j < NP; ++j) w[j] = quads(P::template four<kFour>(w_tile[j]));
-HEADRACE_UNROLL
-          for (int i = 0; i < MR; ++i) {
-            const int8_t* of_row = q + i * tiles * kTile + kFour * 4;
-HEADRACE_UNROLL
-            for (int j = 0; j < NP; ++j) s[i][j] = dot<P::kWide>(s[i][j], w[j], of_row);
-          }
-        });
-      }
+      add_dots<kDots, 0, kFours>(s, q, tiles * kTile, [&]<int kFour>(int j) {
+        return quads(P::template four<kFour>(w_tile[j]));
+      });
 HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) {
         const F scale = P::template scale<0>(p[j], w_tile[j], block + j * panel, t);
@@ -156,24 +142,9 @@ HEADRACE_UNROLL
 HEADRACE_UNROLL
         for (int j = 0; j < NP; ++j) s[i][j] = from;
       }
-      if constexpr (kDots > 1) {
-        add_in_16<kDots, 0, kFours>(s, q, step * kTile, [&]<int kFour>(int j) {
-          return quads(load_bytes(w[j * panel].tiles[t].bytes[kFour]));
-        });
-      } else {
-HEADRACE_UNROLL
-        for (int four = 0; four < kFours; ++four) {
-          Quads of[NP];
-HEADRACE_UNROLL
-          for (int j = 0; j < NP; ++j) of[j] = quads(load_bytes(w[j * panel].tiles[t].bytes[four]));
-HEADRACE_UNROLL
-          for (int i = 0; i < MR; ++i) {
-            const int8_t* xq = q + i * step * kTile + four * 4;
-HEADRACE_UNROLL
-            for (int j = 0; j < NP; ++j) s[i][j] = dot<kDots == 0>(s[i][j], of[j], xq);
-          }
-        }
-      }
+      add_dots<kDots, 0, kFours>(s, q, step * kTile, [&]<int kFour>(int j) {
+        return quads(load_bytes(w[j * panel].tiles[t].bytes[kFour]));
+      });
 HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) {
         const F scale = load(w[j * panel].tiles[t].factors[0]);

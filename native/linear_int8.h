@@ -89,23 +89,9 @@ HEADRACE_UNROLL
 HEADRACE_UNROLL
           for (int j = 0; j < NP; ++j) s[i][j] = from;
         }
-        if constexpr (kDots > 1) {
-          add_in_16<kDots, g * kOfGroup, (g + 1) * kOfGroup>(
-              s, q, tiles * kTile,
-              [&]<int kFour>(int j) { return quads(P::template four<kFour>(w_tile[j])); });
-        } else {
-          unrolled<g * kOfGroup, (g + 1) * kOfGroup>([&]<int kFour>() __attribute__((always_inline)) {
-            Quads w[NP];
-HEADRACE_UNROLL
-            for (int j = 0; j < NP; ++j) w[j] = quads(P::template four<kFour>(w_tile[j]));
-HEADRACE_UNROLL
-            for (int i = 0; i < MR; ++i) {
-              const int8_t* of_row = q + i * tiles * kTile + kFour * 4;
-HEADRACE_UNROLL
-              for (int j = 0; j < NP; ++j) s[i][j] = dot<P::kWide>(s[i][j], w[j], of_row);
-            }
-          });
-        }
+        add_dots<kDots, g * kOfGroup, (g + 1) * kOfGroup>(
+            s, q, tiles * kTile,
+            [&]<int kFour>(int j) { return quads(P::template four<kFour>(w_tile[j])); });
 HEADRACE_UNROLL
         for (int j = 0; j < NP; ++j) {
           const F scale = P::template scale<g>(p[j], w_tile[j], block + j * panel, t * G + g);
@@ -168,24 +154,9 @@ HEADRACE_UNROLL
 HEADRACE_UNROLL
         for (int j = 0; j < NP; ++j) s[i][j] = from;
       }
-      if constexpr (kDots > 1) {
-        add_in_16<kDots, 0, kOfGroup>(s, q + g * kOfGroup * 4, step * kTile, [&]<int kFour>(int j) {
-          return quads(load_bytes(w[j * panel].bytes[g * kOfGroup + kFour]));
-        });
-      } else {
-HEADRACE_UNROLL
-        for (int four = g * kOfGroup; four < (g + 1) * kOfGroup; ++four) {
-          Quads b[NP];
-HEADRACE_UNROLL
-          for (int j = 0; j < NP; ++j) b[j] = quads(load_bytes(w[j * panel].bytes[four]));
-HEADRACE_UNROLL
-          for (int i = 0; i < MR; ++i) {
-            const int8_t* xq = q + i * step * kTile + four * 4;
-HEADRACE_UNROLL
-            for (int j = 0; j < NP; ++j) s[i][j] = dot<kDots == 0>(s[i][j], b[j], xq);
-          }
-        }
-      }
+      add_dots<kDots, 0, kOfGroup>(s, q + g * kOfGroup * 4, step * kTile, [&]<int kFour>(int j) {
+        return quads(load_bytes(w[j * panel].bytes[g * kOfGroup + kFour]));
+      });
 HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) {
         const F scale = load(w[j * panel].factors[g]);

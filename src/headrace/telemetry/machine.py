@@ -169,9 +169,9 @@ class Machine(msgspec.Struct, frozen=True):
     def _peaks(self, level: str, threads: int) -> dict[str, float]:
         """Operations per second by kind."""
         peaks: dict[str, float] = {}
-        for one in self.peak:
-            if (one.level, one.threads) == (level, threads):
-                peaks[one.kind] = max(peaks.get(one.kind, 0.0), one.ops_per_s)
+        for rate in self.peak:
+            if (rate.level, rate.threads) == (level, threads):
+                peaks[rate.kind] = max(peaks.get(rate.kind, 0.0), rate.ops_per_s)
         return peaks
 
 
