@@ -43,10 +43,9 @@ HEADRACE_UNROLL
 HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) total[i][j] = load(sums + (i * kBlockPanels + j) * kLanes);
   }
-  const int64_t of_tile = NextBlock::step(asked, tiles);
-  int64_t next = 0, next_end = 0;
+  Asking asking = Asking::of<NP>(asked, tiles, sums);
   for (int64_t t = 0; t < tiles; ++t) {
-    if constexpr (!Stream) next = NextBlock::ask<NP>(asked, t, next, next_end += of_tile);
+    if constexpr (!Stream) Asking::turn<NP>(asking);
     C c;
     C::clear(c);
     const int64_t ahead = Stream ? asked_ahead(w, end) : 0;

@@ -21,8 +21,9 @@ constexpr int64_t kPairBlock = 128;
 constexpr int64_t kPairOutputs = 2 * kLanes;  // bf16 of a pair of k
 constexpr int64_t kPairBytes = kPairOutputs * static_cast<int64_t>(sizeof(uint16_t));
 
-// Pairs between two times that the next block is asked for.
-constexpr int64_t kAskPairs = 8;
+// Pairs of a turn that asks for some of the next block: of a tile, so that blocks are whole turns.
+constexpr int64_t kTurnPairs = 4;
+static_assert(kTile / 2 % kTurnPairs == 0);
 
 struct PairScratch {
   alignas(64) float sums[kChunkRows * kBlockPanels * kLanes];
@@ -33,6 +34,19 @@ HEADRACE_INLINE F add_pairs(F sum, I w, const uint16_t* x) {
   __builtin_memcpy(&pair, x, sizeof pair);
   return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(w),
                           reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair)));
+}
+
+template <int MR, int NP>
+HEADRACE_INLINE void add_pair(F (&c)[MR][NP], const uint16_t* x, int64_t stride, const uint16_t* w,
+                              int64_t panel) {
+  I of[NP];
+HEADRACE_UNROLL
+  for (int j = 0; j < NP; ++j) of[j] = load_pairs(w + j * panel);
+HEADRACE_UNROLL
+  for (int i = 0; i < MR; ++i) {
+HEADRACE_UNROLL
+    for (int j = 0; j < NP; ++j) c[i][j] = add_pairs(c[i][j], of[j], x + i * stride);
+  }
 }
 
 // One block of k, or the shorter last one, for MR rows and NP panels: sums += chains. Where weights stream,
@@ -46,20 +60,18 @@ HEADRACE_UNROLL
 HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) c[i][j] = zero();
   }
-  const int64_t step = NextBlock::step(asked, (pairs + kAskPairs - 1) / kAskPairs);
-  int64_t next = 0, next_end = 0;
-  for (int64_t begin = 0; begin < pairs; begin += kAskPairs) {
-    const int64_t end = pairs - begin < kAskPairs ? pairs : begin + kAskPairs;
-    if constexpr (!Stream) next = NextBlock::ask<NP>(asked, begin / kAskPairs, next, next_end += step);
-    for (int64_t p = begin; p < end; ++p, x += 2, w += kPairOutputs) {
-      for (int j = 0; Stream && j < NP; ++j) prefetch(asked.at + p * kPairBytes + j * asked.panel);
-      I of[NP];
+  if constexpr (Stream) {
+    for (int64_t p = 0; p < pairs; ++p, x += 2, w += kPairOutputs) {
+      for (int j = 0; j < NP; ++j) prefetch(asked.at + p * kPairBytes + j * asked.panel);
+      add_pair(c, x, stride, w, panel);
+    }
+  } else {
+    Asking asking = Asking::of<NP>(asked, pairs / kTurnPairs, sums);
+    for (int64_t p = 0; p < pairs; p += kTurnPairs) {
+      Asking::turn<NP>(asking);
 HEADRACE_UNROLL
-      for (int j = 0; j < NP; ++j) of[j] = load_pairs(w + j * panel);
-HEADRACE_UNROLL
-      for (int i = 0; i < MR; ++i) {
-HEADRACE_UNROLL
-        for (int j = 0; j < NP; ++j) c[i][j] = add_pairs(c[i][j], of[j], x + i * stride);
+      for (int64_t i = 0; i < kTurnPairs; ++i, x += 2, w += kPairOutputs) {
+        add_pair(c, x, stride, w, panel);
       }
     }
   }

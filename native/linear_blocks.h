@@ -124,8 +124,7 @@ static void unpacked_sums(const Int8Rows& x, const UnpackedBlock* w, int64_t pan
   const float* d = x.d;
   const int32_t* start = x.start;
   const int16_t* whole_sums = x.whole_sums;
-  const int64_t of_tile = NextBlock::step(asked, blocks * kTiles);
-  int64_t next = 0, next_end = 0;
+  Asking asking = Asking::of<NP>(asked, blocks * kTiles, sums);
   for (int64_t b = 0; b < blocks; ++b, ++w) {
     F part[MR][NP];
 HEADRACE_UNROLL
@@ -134,7 +133,7 @@ HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) part[i][j] = zero();
     }
     for (int64_t t = 0; t < kTiles; ++t) {
-      next = NextBlock::ask<NP>(asked, b * kTiles + t, next, next_end += of_tile);
+      Asking::turn<NP>(asking);
       ISum s[MR][NP];
 HEADRACE_UNROLL
       for (int i = 0; i < MR; ++i) {

@@ -141,10 +141,9 @@ HEADRACE_UNROLL
   const float* d = x.d;
   const int32_t* start = x.start;
   const float* msum = x.sums;
-  const int64_t of_tile = NextBlock::step(asked, tiles);
-  int64_t next = 0, next_end = 0;
+  Asking asking = Asking::of<NP>(asked, tiles, sums);
   for (int64_t t = 0; t < tiles; ++t, ++w) {
-    next = NextBlock::ask<NP>(asked, t, next, next_end += of_tile);
+    Asking::turn<NP>(asking);
 HEADRACE_UNROLL
     for (int g = 0; g < G; ++g) {
       ISum s[MR][NP];

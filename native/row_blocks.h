@@ -54,7 +54,7 @@ HEADRACE_INLINE void with_panels(int64_t panels, const Fn& fn) {
 // Lines of y that rows will soon write, from a column on, and those of what is added to them: asked for while
 // the last block of k is computed, so that `finish` does not wait for memory.
 struct Outputs {
-  float* y;
+  const float* y;
   int64_t stride;         // of y
   const float* residual;  // or null
   int64_t residual_stride;
@@ -67,16 +67,26 @@ struct Outputs {
             a.weight.out, rows};
   }
   template <int NP>
-  HEADRACE_INLINE void ask_row(const Outputs& o, int64_t row) {
+  HEADRACE_INLINE void ask_row(const float* y, const float* residual) {
 HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) {
-      prefetch_to_write(o.y + row * o.stride + j * kLanes);
-      if (o.residual != nullptr) prefetch(o.residual + row * o.residual_stride + j * kLanes);
+      prefetch_to_write(y + j * kLanes);
+      prefetch(residual + j * kLanes);
     }
+  }
+  // Where nothing is added, the lines of y are asked for twice.
+  HEADRACE_INLINE const float* added(const Outputs& o) {
+    return o.residual == nullptr ? o.y : o.residual;
+  }
+  HEADRACE_INLINE int64_t added_stride(const Outputs& o) {
+    return o.residual == nullptr ? o.stride : o.residual_stride;
   }
   HEADRACE_INLINE void ask_all(const Outputs& o, int64_t panels) {
     with_panels(panels, [&]<int NP>() {
-      for (int64_t row = 0; row < o.rows; ++row) Outputs::ask_row<NP>(o, row);
+      for (int64_t row = 0; row < o.rows; ++row) {
+        Outputs::ask_row<NP>(o.y + row * o.stride,
+                             Outputs::added(o) + row * Outputs::added_stride(o));
+      }
     });
   }
 };
@@ -94,31 +104,52 @@ struct NextBlock {
     const int64_t begin = n.bytes * done / all / 64 * 64;
     return {n.at + begin, n.panel, n.bytes * (done + more) / all - begin, {}};
   }
-  // Bytes of each panel to ask for at every one of `times`.
-  HEADRACE_INLINE int64_t step(const NextBlock& n, int64_t times) {
-    return n.bytes == 0 ? 0 : n.bytes / times + 1;
-  }
-  // At the `time`-th of these, from 0 on: asks for what lies between `from` and `to`, and for the outputs
-  // of three rows, for a block of k may have few such times; returns where to go on.
-  template <int NP>
-  HEADRACE_INLINE int64_t ask(const NextBlock& n, int64_t time, int64_t from, int64_t to) {
-    constexpr int64_t kRowsAtOnce = 3;
-    for (int64_t row = time * kRowsAtOnce; row < (time + 1) * kRowsAtOnce && row < n.outputs.rows; ++row) {
-      Outputs::ask_row<NP>(n.outputs, row);
-    }
-    return NextBlock::ask_weights<NP>(n, from, to);
-  }
-  template <int NP>
-  HEADRACE_INLINE int64_t ask_weights(const NextBlock& n, int64_t from, int64_t to) {
-    for (; from < to; from += 64) {
-HEADRACE_UNROLL
-      for (int j = 0; j < NP; ++j) prefetch_far(n.at + j * n.panel + from);
-    }
-    return from;
-  }
   // For all of it at once.
   HEADRACE_INLINE void ask_all(const NextBlock& n, int64_t count) {
-    with_panels(count, [&]<int NP>() { NextBlock::ask_weights<NP>(n, 0, n.bytes); });
+    with_panels(count, [&]<int NP>() {
+      for (int64_t at = 0; at < n.bytes; at += 64) {
+HEADRACE_UNROLL
+        for (int j = 0; j < NP; ++j) prefetch_far(n.at + j * n.panel + at);
+      }
+    });
+  }
+};
+
+// Where a loop that asks for the next block has come to. Each of its turns asks for as many lines of weights,
+// and for the outputs of one row: turns that differed cost more, by branches that were not foreseen, than what
+// is asked for in vain.
+struct Asking {
+  const uint8_t* weights;
+  int64_t panel, step;
+  const float* y;
+  int64_t stride;
+  const float* residual;
+  int64_t residual_stride;
+
+  // Of a loop of so many turns. `there`: lines that are at hand, in the place of outputs that are not asked for.
+  template <int NP>
+  HEADRACE_INLINE Asking of(const NextBlock& n, int64_t turns, const float* there) {
+    const Outputs& o = n.outputs;
+    const int64_t step = (n.bytes + turns - 1) / turns;
+    if (o.rows == 0) return {n.at, n.panel, step, there, 0, there, 0};
+    const float* residual = Outputs::added(o);
+    const int64_t residual_stride = Outputs::added_stride(o);
+    // A short block has fewer turns than rows.
+    for (int64_t row = turns; row < o.rows; ++row) {
+      Outputs::ask_row<NP>(o.y + row * o.stride, residual + row * residual_stride);
+    }
+    return {n.at, n.panel, step, o.y, o.stride, residual, residual_stride};
+  }
+  template <int NP>
+  HEADRACE_INLINE void turn(Asking& a) {
+    Outputs::ask_row<NP>(a.y, a.residual);
+    for (int64_t line = 0; line < a.step; line += 64) {
+HEADRACE_UNROLL
+      for (int j = 0; j < NP; ++j) prefetch_far(a.weights + j * a.panel + line);
+    }
+    a.y += a.stride;
+    a.residual += a.residual_stride;
+    a.weights += a.step;
   }
 };
 
