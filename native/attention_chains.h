@@ -21,7 +21,7 @@ struct ChainProducts {
   // Sums wait in memory between tiles: the chains need all the registers.
   template <int MR, int NP, class Keys, bool Stream>
   HEADRACE_APART void score_groups(const SpanGroups& span, int64_t g, const float* q, int64_t d,
-                                   float* scores) {
+                                   const NextGroups& next, float* scores) {
     using T = typename Keys::T;
     using C = Chains<MR, NP, Keys>;
     const T* k = reinterpret_cast<const T*>(span.k_values[g]);
@@ -32,6 +32,7 @@ struct ChainProducts {
       C::clear(c);
       for (int64_t p = 0; p < pairs; ++p) {
         for (int j = 0; j < NP; ++j) ask_ahead<Stream, Keys>(k + j * apart, span.k_ahead[g + j], p);
+        if constexpr (!Stream) NextGroups::ask(next, begin / 2 + p);
         C::pair(c, q + begin + 2 * p, d, k, apart);
         k += Keys::kPair;
       }
@@ -49,10 +50,10 @@ HEADRACE_UNROLL
 
   template <int MR, class Keys, bool Stream>
   HEADRACE_INLINE void score(const SpanGroups& span, int64_t first, int64_t end, const float* q,
-                             int64_t d, float* scores) {
+                             int64_t d, const NextGroups& next, float* scores) {
     for (int64_t g = first; g < end; g += kBlockPanels) {
       with_panels(end - g < kBlockPanels ? end - g : kBlockPanels, [&]<int NP>() {
-        score_groups<MR, NP, Keys, Stream>(span, g, q, d, scores);
+        score_groups<MR, NP, Keys, Stream>(span, g, q, d, g == first ? next : NextGroups{}, scores);
       });
     }
   }

@@ -86,7 +86,7 @@ HEADRACE_UNROLL
 
   template <int MR, int NP, class Keys, bool Stream>
   HEADRACE_APART void score_groups(const SpanGroups& span, int64_t g, const uint16_t* q, int64_t d,
-                                   float* scores) {
+                                   const NextGroups& next, float* scores) {
     using T = typename Keys::T;
     const T* k[NP];
     for (int j = 0; j < NP; ++j) k[j] = reinterpret_cast<const T*>(span.k_values[g + j]);
@@ -96,16 +96,14 @@ HEADRACE_UNROLL
       clear(c);
       const int64_t first = begin / 2 * Keys::kPair;
       for (int64_t p = 0; p < pairs; ++p) {
-        // Of many rows products take the time, and the address would be one more.
-        constexpr bool kInOrder = Stream && MR <= kFewRows;
-        if constexpr (kInOrder) ask_in_order<Keys>(k, span.k_ahead + g, (begin / 2 + p) * NP, d / 2);
+        if constexpr (Stream) {
+          ask_in_order<Keys>(k, span.k_ahead + g, (begin / 2 + p) * NP, d / 2);
+        } else {
+          NextGroups::ask(next, begin / 2 + p);
+        }
         I of[NP];
 HEADRACE_UNROLL
-        for (int j = 0; j < NP; ++j) {
-          const T* at = k[j] + first + p * Keys::kPair;
-          ask_far<Stream && !kInOrder, Keys>(at, span.k_ahead[g + j], p);
-          of[j] = pairs_from<Keys>(at);
-        }
+        for (int j = 0; j < NP; ++j) of[j] = pairs_from<Keys>(k[j] + first + p * Keys::kPair);
 HEADRACE_UNROLL
         for (int i = 0; i < MR; ++i) {
 HEADRACE_UNROLL
@@ -127,9 +125,9 @@ HEADRACE_UNROLL
 
   template <int MR, class Keys, bool Stream>
   HEADRACE_INLINE void score(const SpanGroups& span, int64_t first, int64_t end, const uint16_t* q,
-                             int64_t d, float* scores) {
+                             int64_t d, const NextGroups& next, float* scores) {
     with_rows<kGroups>(end - first, [&]<int NP>() {
-      score_groups<MR, NP, Keys, Stream>(span, first, q, d, scores);
+      score_groups<MR, NP, Keys, Stream>(span, first, q, d, next, scores);
     });
   }
 

@@ -126,7 +126,7 @@ struct SpanRows {
 // so that every level has each of them once for K and once for V, and not once for each pair.
 template <class Way, int MR, bool Stream>
 static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen* seen,
-                      const RowState& s, int64_t row) {
+                      const RowState& s, int64_t row, const NextGroups& next) {
   alignas(64) float scores[MR * kSpan];
   alignas(64) float keep[kLanes];
   Seen all = seen[0];
@@ -137,10 +137,11 @@ static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen
     const auto* q = static_cast<const typename Products::Q*>(s.q) + row * a.kv.head_dim;
     constexpr bool kDecoded = kNarrow<K> && MR > Way::kDirect;
     if (kDecoded || (kNarrow<K> && span.k_decoded)) {
-      Products::template score<MR, BF16Pairs, Stream>(span, first, end, q, a.kv.head_dim, scores);
+      Products::template score<MR, BF16Pairs, Stream>(span, first, end, q, a.kv.head_dim, next,
+                                                      scores);
     } else if constexpr (!kDecoded) {
       Products::template score<MR, typename K::Keys, Stream>(span, first, end, q, a.kv.head_dim,
-                                                             scores);
+                                                             next, scores);
     }
     if constexpr (kNarrow<K>) {
       for (int64_t g = first; g < end && !span.near; ++g) {
@@ -214,11 +215,16 @@ HEADRACE_APART void span_all(const AttentionArgs& a, const SpanGroups& span, con
     for (int64_t j = 0; j < now; ++j) {
       seen[j] = of.alike ? of.seen : seen_of(a, token_of(s, of.row + i + j), span.start);
     }
-    // Of many rows the first ask for the next span.
-    const bool asks = stream || (Way::kAsks && i == 0 && !span.k_decoded && !span.v_decoded);
+    if (stream) {
+      with_rows<Way::kFew>(now, [&]<int MR>() {
+        span_rows<Way, MR, true>(a, span, seen, s, of.row + i, NextGroups{});
+      });
+      continue;
+    }
+    NextGroups next = {};
+    if constexpr (Way::kAsks) next = NextGroups::share(a.kv, span, i, now, of.rows);
     with_rows<Way::kRows>(now, [&]<int MR>() {
-      const auto go = asks ? span_rows<Way, MR, true> : span_rows<Way, MR, false>;
-      go(a, span, seen, s, of.row + i);
+      span_rows<Way, MR, false>(a, span, seen, s, of.row + i, next);
     });
   }
 }

@@ -29,6 +29,37 @@ struct SpanGroups {
   int64_t v_ahead[kGroups];
 };
 
+// Groups of the next span that a block of many rows asks for, into the second level: each block some of them, and
+// of each as many lines at every pair of q . K, for all at once are more than a core can have under way.
+struct NextGroups {
+  const uint8_t* at[2 * kGroups];
+  int64_t step[2 * kGroups];  // bytes of each at a pair
+  int64_t count;
+
+  // Those of rows [done, done + more) of `all`. What is decoded to be read asks for itself.
+  HEADRACE_INLINE NextGroups share(const headrace::KvLayer& kv, const SpanGroups& span, int64_t done,
+                                   int64_t more, int64_t all) {
+    NextGroups next;
+    next.count = 0;
+    const int64_t pairs = kv.head_dim / 2;
+    for (int64_t i = 2 * kGroups * done / all; i < 2 * kGroups * (done + more) / all; ++i) {
+      const int64_t g = i % kGroups;
+      const bool of_k = i < kGroups;
+      const int64_t ahead = of_k ? span.k_ahead[g] : span.v_ahead[g];
+      if (ahead == 0 || (of_k ? span.k_decoded : span.v_decoded)) continue;
+      next.at[next.count] = (of_k ? span.k[g] : span.v[g]) + ahead;
+      next.step[next.count++] = ((of_k ? kv.k_group_bytes : kv.v_group_bytes) + pairs - 1) / pairs;
+    }
+    return next;
+  }
+  HEADRACE_INLINE void ask(const NextGroups& n, int64_t pair) {
+    for (int64_t i = 0; i < n.count; ++i) {
+      const uint8_t* at = n.at[i] + pair * n.step[i];
+      for (int64_t b = 0; b < n.step[i]; b += 64) prefetch_far(at + b);
+    }
+  }
+};
+
 constexpr uint64_t kWhole = ~uint64_t{0};
 
 // Positions of a span that a token sees, a bit for each: those of `shown`, all of which lie in
