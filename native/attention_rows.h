@@ -68,11 +68,14 @@ HEADRACE_INLINE F distances(const SpanGroups& span, int64_t group, const float* 
 
 // q.K of MR rows, of groups [first, end), become their p; `keep`, of 16, has what older sums of each are
 // scaled by. Every step is taken for all rows before the next one: what a row waits for, the largest of its
-// scores, others fill, and one exponential serves all of them.
-template <class Products, class V, int MR>
+// scores, others fill, and one exponential serves all of them. kPlain: all rows see all of the span, and
+// scores are only scaled, so that all of it is known beforehand.
+template <class Products, class V, int MR, bool kPlain>
 static void soften(const AttentionArgs& a, const SpanGroups& span, float* scores, const Seen* seen,
-                   int64_t first, int64_t end, float* most, float* total, float* keep) {
+                   int64_t begin, int64_t stop, float* most, float* total, float* keep) {
   static_assert(MR <= kLanes);
+  const int64_t first = kPlain ? 0 : begin, end = kPlain ? kGroups : stop;
+  const auto seen_by = [&](int i) { return kPlain ? Seen{0, kSpan, kWhole} : seen[i]; };
   const F none = splat(-__builtin_inff());
   alignas(64) float before[kLanes] = {}, now[kLanes] = {};
   for (int i = 0; i < MR; ++i) {
@@ -80,13 +83,13 @@ static void soften(const AttentionArgs& a, const SpanGroups& span, float* scores
     F high = none;
     for (int64_t g = first; g < end; ++g) {
       F s = mul(load(of_row + g * kLanes), splat(a.scale));
-      if (a.softcap != 0.0f) s = soft_capped(s, splat(a.softcap));
-      if (a.slopes != nullptr) {
+      if (!kPlain && a.softcap != 0.0f) s = soft_capped(s, splat(a.softcap));
+      if (!kPlain && a.slopes != nullptr) {
         const float* row = most + i * kLanes;
         s = add(s, mul(splat(row[kSlope]), distances(span, g, row)));
       }
       store(of_row + g * kLanes, s);
-      high = at_least(Seen::keep(seen[i], g, s, none), high);
+      high = at_least(Seen::keep(seen_by(i), g, s, none), high);
     }
     const float top = largest(high);
     before[i] = most[i * kLanes];
@@ -98,7 +101,7 @@ static void soften(const AttentionArgs& a, const SpanGroups& span, float* scores
   store(keep, exp(select(reaches(was, is), zero(), sub(was, is))));
   for (int i = 0; i < MR; ++i) {
     float* sums = total + i * kLanes;
-    store(sums, Products::template weigh<V>(a, span, seen[i], first, end, splat(now[i]),
+    store(sums, Products::template weigh<V>(a, span, seen_by(i), first, end, splat(now[i]),
                                             scores + i * kSpan,
                                             mul(load(sums), splat(keep[i]))));
   }
@@ -156,8 +159,10 @@ static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen
   with_reader(a.kv.v_codec, [&]<class V>() {
     using Products = typename Way::template Products<V>;
     for (int64_t g = first; g < end; ++g) ask_scales<Stream, V>(span.v[g], span.v_ahead[g]);
-    soften<Products, V, MR>(a, span, scores, seen, first, end, s.most + row * kLanes,
-                            s.total + row * kLanes, keep);
+    bool plain = a.softcap == 0.0f && a.slopes == nullptr;
+    for (int i = 0; i < MR; ++i) plain = plain && seen[i].shown == kWhole;
+    const auto softened = plain ? soften<Products, V, MR, true> : soften<Products, V, MR, false>;
+    softened(a, span, scores, seen, first, end, s.most + row * kLanes, s.total + row * kLanes, keep);
     float* mixed = s.mixed + row * a.kv.v_panels * kLanes;
     constexpr bool kDecoded = kNarrow<V> && MR > Way::kDirect;
     if (kDecoded || (kNarrow<V> && span.v_decoded)) {
