@@ -127,12 +127,10 @@ HEADRACE_UNROLL
 
 // How a level multiplies: rows that go together, where there are many and where K and V stream from
 // memory; how many of those may read codes as they are stored, and from how many rows on K and V of few bits
-// are decoded a span at a time; whether many rows ask for what comes next, too; and the way for K or V of
-// a reader.
+// are decoded a span at a time; and the way for K or V of a reader.
 struct ByChains {
   static constexpr int kRows = kSpanRows, kFew = kSpanRows, kDirect = kSpanRows;
   static constexpr int64_t kDecodedRows = 4 * kSpanRows;
-  static constexpr bool kAsks = false;
   template <class Reader>
   using Products = ChainProducts;
 };

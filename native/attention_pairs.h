@@ -231,7 +231,6 @@ HEADRACE_UNROLL
 struct ByPairs {
   static constexpr int kRows = kPairSpanRows, kFew = kFewRows, kDirect = kFewRows;
   static constexpr int64_t kDecodedRows = kFewRows + 1;
-  static constexpr bool kAsks = true;
   template <class Reader>
   using Products = std::conditional_t<Reader::kCodec == KvCodec::f32, ChainProducts, PairProducts>;
 };

@@ -226,8 +226,7 @@ HEADRACE_APART void span_all(const AttentionArgs& a, const SpanGroups& span, con
       });
       continue;
     }
-    NextGroups next = {};
-    if constexpr (Way::kAsks) next = NextGroups::share(a.kv, span, i, now, of.rows);
+    const NextGroups next = NextGroups::share(a.kv, span, i, now, of.rows);
     with_rows<Way::kRows>(now, [&]<int MR>() {
       span_rows<Way, MR, false>(a, span, seen, s, of.row + i, next);
     });
