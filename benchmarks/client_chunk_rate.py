@@ -193,7 +193,7 @@ def search(
         step |= {"standing": shown[-1], "trials": shown}
         steps.append(step)
         tell(f"  {offered:,.0f} chunks/s: {MEANINGS[step['standing']]}")
-    steps.sort(key=lambda one: one["offered_per_s"])
+    steps.sort(key=lambda step: step["offered_per_s"])
     return {"processes": processes, "client_cores": ours, "source_cores": theirs, "steps": steps}
 
 

@@ -218,7 +218,9 @@ def client(
     else:
         done = load_here([*flags, "--quiet"])
     replies.sort(key=lambda raw: (raw.begun_ns, raw.end_ns))
-    records = sorted(done.run.requests, key=lambda one: (one.begun_ns or 0, one.end_ns or 0))
+    records = sorted(
+        done.run.requests, key=lambda request: (request.begun_ns or 0, request.end_ns or 0)
+    )
     found: dict[str, list[float]] = {}
     chunked = 0
     for record, raw in zip(records, replies, strict=True):
@@ -298,10 +300,10 @@ def report(runs: Sequence[dict[str, Any]], programme: Programme) -> str:
     return "\n".join(lines)
 
 
-def _view(one: dict[str, Any]) -> list[str]:
-    if not one["drawings"]:
+def _view(run: dict[str, Any]) -> list[str]:
+    if not run["drawings"]:
         return []
-    return [f"The live view was on: {one['drawings']} drawings, {one['drawn_bytes']:,} bytes."]
+    return [f"The live view was on: {run['drawings']} drawings, {run['drawn_bytes']:,} bytes."]
 
 
 def _judgement(beyond_target: Sequence[str]) -> str:

@@ -102,11 +102,11 @@ class Load:
 
 def direct_figures(load: Load, url: str) -> Figures:
     """Of the endpoint alone."""
-    one, rate = load.kept(url, 1), load.open_loop(url)
+    connection, rate = load.kept(url, 1), load.open_loop(url)
     full, streams = load.kept(url, CONNECTIONS), load.kept(url, STREAMS, "--stream")
     return {
-        "one_p50_ms": one["p50_ms"],
-        "one_p99_ms": one["p99_ms"],
+        "one_p50_ms": connection["p50_ms"],
+        "one_p99_ms": connection["p99_ms"],
         "rate_p50_ms": rate["p50_ms"],
         "rate_p99_ms": rate["p99_ms"],
         "client_bound": rate["client_bound"],
@@ -119,9 +119,9 @@ def peer_figures(load: Load, url: str, pid: int, direct: Figures) -> Figures:
     """Of a gateway that runs. A rate that is not held has no added times."""
     found: Figures = {"start_mb": memory_mb(pid)}
     load.kept(url, CONNECTIONS, "--requests", str(10 * CONNECTIONS))
-    one = load.kept(url, 1)
-    found["added_one_p50_ms"] = one["p50_ms"] - direct["one_p50_ms"]
-    found["added_one_p99_ms"] = one["p99_ms"] - direct["one_p99_ms"]
+    connection = load.kept(url, 1)
+    found["added_one_p50_ms"] = connection["p50_ms"] - direct["one_p50_ms"]
+    found["added_one_p99_ms"] = connection["p99_ms"] - direct["one_p99_ms"]
     before_s = gateway_cpu_s(pid)
     full = load.kept(url, CONNECTIONS)
     found["cpu_us"] = 1e6 * (gateway_cpu_s(pid) - before_s) / full["requests"]

@@ -90,7 +90,7 @@ def report(found: dict[str, Any]) -> str:
         f"{search['trial_rule']}."
     )
     columns = ["requests/s", "runs", "good of judged", "good share, interval", "it was"]
-    rows = [_row(step) for step in sorted(search["steps"], key=lambda one: one["rate"])]
+    rows = [_row(step) for step in sorted(search["steps"], key=lambda step: step["rate"])]
     parts = [title, table(columns, rows), outcome(search, found["slo"], found["attainment"])]
     if search["highest_met"] is not None:
         parts.append(_best(summary))

@@ -319,7 +319,7 @@ def test_files(device: torch.device) -> list[str]:
         paths = [path] if path.is_file() else sorted(path.glob("test_*.py"))
         if path.is_dir() and device.type != "cpu":
             paths += sorted(path.glob("*_interpreted.py"))
-        found += [str(one.relative_to(ROOT)) for one in paths]
+        found += [str(file.relative_to(ROOT)) for file in paths]
     return found
 
 

@@ -93,9 +93,9 @@ def _result(seconds: float, read: int, operations: int, **rest: Any) -> dict[str
     return {**rest, "seconds": seconds, **rates}
 
 
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+def _same(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """Bits, of numbers that are none too."""
-    equal: bool = torch.equal(one.view(torch.int32), other.view(torch.int32))
+    equal: bool = torch.equal(tensor.view(torch.int32), other.view(torch.int32))
     return equal
 
 

@@ -16,7 +16,8 @@ PUBLISHED = (
     ("a megakernel, a model of 1B, batch 1", 0.78),
     ("aim of this engine, batch 1", 0.85),
 )
-"""Shares of bandwidth that others have published, as bars beside ours; of other cards than this."""
+"""Shares of bandwidth that others published of their engines, on other cards than this, and the
+share that this engine aims at, which is no measurement."""
 
 
 def page(found: dict[str, Any]) -> str:
@@ -32,7 +33,7 @@ def page(found: dict[str, Any]) -> str:
     if "transformers" in found:
         parts += ["## transformers beside it", *_transformers(found["transformers"])]
     bars = [(what, f"{share:.0%}") for what, share in PUBLISHED]
-    parts += ["## Published", table(("what", "share of bandwidth"), bars)]
+    parts += ["## Published by others, and aimed at", table(("what", "share of bandwidth"), bars)]
     for name, kinds in found.get("kernels", {}).items():
         parts += [f"## Kernels: {name}", _kernels(kinds)]
     if "greedy" in found and not has_failed(found["greedy"]):

@@ -73,9 +73,9 @@ class Answers:
     def __init__(self, chunks: int) -> None:
         self.whole = whole_reply()
         self.opening = _STREAM_HEAD + chunk({"role": "assistant", "content": ""})
-        one = chunk({"content": " water"})
+        piece = chunk({"content": " water"})
         full, rest = divmod(chunks, _CHUNKS_PER_WRITE)
-        self.writes = [one * _CHUNKS_PER_WRITE] * full + [one * rest] * bool(rest)
+        self.writes = [piece * _CHUNKS_PER_WRITE] * full + [piece * rest] * bool(rest)
         self.ending = stream_ending(chunks)
 
 

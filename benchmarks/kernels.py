@@ -221,7 +221,7 @@ def batch_lines(bench: Bench) -> Iterator[Line]:
 def the_rest(bench: Bench) -> Iterator[Line]:
     ops = bench.ops
     tiny = ops.linear_weight([random_matrix(16, 32, "F32")])
-    yield bench.line("call overhead: linear 1 x 32 x 16", lambda: ops.linear(one, tiny))
+    yield bench.line("call overhead: linear 1 x 32 x 16", lambda: ops.linear(single_row, tiny))
     yield from batch_lines(bench)
     gate_up = activations(512, 2 * FFN)
     moved = 512 * 3 * FFN * 4
@@ -287,7 +287,7 @@ def the_rest(bench: Bench) -> Iterator[Line]:
     )
 
 
-one = np.ones((1, 32), np.float32)
+single_row = np.ones((1, 32), np.float32)
 
 
 def show(line: Line) -> None:

@@ -158,16 +158,17 @@ def report(predictions: list[Prediction], left_out: Counter[str]) -> str:
     """Tables by source, model, hardware, batch and runtime, and what was left out."""
     closed = [prediction for prediction in predictions if prediction.row.load == "closed loop"]
     alone = [prediction for prediction in predictions if prediction.row.load == "alone"]
-    parts = [grouped(predictions, lambda one: (one.row.source,), ["source"])]
+    parts = [grouped(predictions, lambda prediction: (prediction.row.source,), ["source"])]
     keys: list[tuple[str, list[Prediction], Callable[[Prediction], tuple[str, ...]]]] = [
         ("closed loop, model and kind", closed,
-         lambda one: (one.row.model, one.row.quantization)),
-        ("closed loop, hardware", closed, lambda one: (one.row.hardware,)),
-        ("closed loop, runtime", closed, lambda one: (one.row.runtime,)),
-        ("closed loop, batch", closed, lambda one: (_decade(one.row.batch),)),
-        ("closed loop, bottleneck", closed, lambda one: (one.decode_bottleneck,)),
+         lambda prediction: (prediction.row.model, prediction.row.quantization)),
+        ("closed loop, hardware", closed, lambda prediction: (prediction.row.hardware,)),
+        ("closed loop, runtime", closed, lambda prediction: (prediction.row.runtime,)),
+        ("closed loop, batch", closed, lambda prediction: (_decade(prediction.row.batch),)),
+        ("closed loop, bottleneck", closed, lambda prediction: (prediction.decode_bottleneck,)),
         ("alone, model, hardware, devices", alone,
-         lambda one: (one.row.model, one.row.hardware, str(one.row.tensor))),
+         lambda prediction: (prediction.row.model, prediction.row.hardware,
+                             str(prediction.row.tensor))),
     ]  # fmt: skip
     parts += [grouped(ones, key, [head]) for head, ones, key in keys if ones]
     inside, total = others_hold(closed)

@@ -101,7 +101,9 @@ def simulated_times(run: Run, engine: EngineSettings) -> Times:
     found = Service(SimulationSettings(engine=engine), arrivals).run().finished
     kept = [at_s >= first_s for at_s in found.arrived_s]
     columns = (found.times(name).tolist() for name in ("ttft", "tpot"))
-    ttft, tpot = ([one for one, keep in zip(each, kept, strict=True) if keep] for each in columns)
+    ttft, tpot = (
+        [time_s for time_s, keep in zip(each, kept, strict=True) if keep] for each in columns
+    )
     return Times(ttft, [each for each in tpot if each == each])
 
 

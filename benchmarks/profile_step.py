@@ -210,15 +210,15 @@ def rows(profiles: list[Profile]) -> Iterator[list[object]]:
     def row(name: str, of: Callable[[Column], float], digits: int = 1) -> list[object]:
         return [name, *(number(of(profile.column), digits) for profile in profiles)]
 
-    yield row("bytes, GB", lambda one: one.bytes / 1e9, 2)
-    yield row("operations of products, G", lambda one: one.products / 1e9)
-    yield row("operations of attention, G", lambda one: one.attention / 1e9)
-    yield row("read, GB/s", lambda one: one.peaks.bytes_per_s / 1e9)
-    yield row("products at most, GOPS", lambda one: one.peaks.products_per_s / 1e9, 0)
-    yield row("attention at most, GOPS", lambda one: one.peaks.attention_per_s / 1e9, 0)
-    yield row("floor, ms", lambda one: one.floor_s * 1e3)
-    yield row("a step, ms", lambda one: one.step_s * 1e3)
-    yield row("share of the floor, %", lambda one: 100 * one.floor_s / one.step_s, 0)
+    yield row("bytes, GB", lambda column: column.bytes / 1e9, 2)
+    yield row("operations of products, G", lambda column: column.products / 1e9)
+    yield row("operations of attention, G", lambda column: column.attention / 1e9)
+    yield row("read, GB/s", lambda column: column.peaks.bytes_per_s / 1e9)
+    yield row("products at most, GOPS", lambda column: column.peaks.products_per_s / 1e9, 0)
+    yield row("attention at most, GOPS", lambda column: column.peaks.attention_per_s / 1e9, 0)
+    yield row("floor, ms", lambda column: column.floor_s * 1e3)
+    yield row("a step, ms", lambda column: column.step_s * 1e3)
+    yield row("share of the floor, %", lambda column: 100 * column.floor_s / column.step_s, 0)
     clocked = [profile.clocked for profile in profiles]
     for name in OPERATIONS:
         taken_ms = [column.operations[name] * 1e3 for column in clocked]

@@ -158,18 +158,18 @@ def _distserve(path: Path, left_out: Counter[str]) -> Iterator[Published]:
                 Published, source="distserve", model="opt-13b", hardware="a100-sxm",
                 tensor=int(tensor), quantization="f16", load="alone", runtime="vllm",
             )  # fmt: skip
-            one, each, square = fit["prefill"]
+            fixed, each, square = fit["prefill"]
             for tokens in _DISTSERVE_PROMPTS:
                 yield published(
                     id=f"opt-13b tp{tensor} prefill {tokens}",
                     prompt_tokens=tokens,
                     output_tokens=1,
                     batch=1,
-                    ttft_s=(one + each * tokens + square * tokens**2) / 1e3,
+                    ttft_s=(fixed + each * tokens + square * tokens**2) / 1e3,
                 )
-            one, context, request = fit["decoding_smallbs"]
+            fixed, context, request = fit["decoding_smallbs"]
             for batch in _DISTSERVE_BATCHES:
-                total = one + context * batch * _DISTSERVE_CONTEXT + request * batch
+                total = fixed + context * batch * _DISTSERVE_CONTEXT + request * batch
                 yield published(
                     id=f"opt-13b tp{tensor} decode x{batch} at {_DISTSERVE_CONTEXT}",
                     prompt_tokens=_DISTSERVE_CONTEXT,

@@ -182,8 +182,8 @@ def measure(
     runs = {}
     for name, flags in loads.items():
         tell(f"{name}: bench load {' '.join(flags)}")
-        with endpoint(mock_command(*mock), on=theirs) as one:
-            runs[name] = run(one.url, path, flags, save and save / name, **how)
+        with endpoint(mock_command(*mock), on=theirs) as server:
+            runs[name] = run(server.url, path, flags, save and save / name, **how)
     return {
         "trace": trace.name,
         "requests": len(rows),

@@ -108,7 +108,7 @@ def test_this_machine_is_as_it_was_measured(catalog: Catalog) -> None:
     assert one.compute_type == "int8" and reached.bandwidth.source == "mbu-decode-measured"
     assert reached.basis == "from the measured limits of this machine"
     assert (reached.bandwidth.low, reached.bandwidth.high) == (0.6, 0.8)
-    assert (reached.compute.low, reached.compute.high) == (0.33, 0.7)
+    assert (reached.compute.low, reached.compute.high) == (0.52, 0.76)
     said = " ".join(replica(catalog, choice, "q8-0", "qwen3-0.6b", machine).model.assumptions)
     assert "70% (60% to 80%) of what was measured here" in said and "data sheet" not in said
     assert {given.basis for given in one.device.inputs} == {"measured"}

@@ -123,17 +123,17 @@ def listing_markup(of: Listing) -> Markup:
         *[
             tag(
                 "th",
-                one.text,
-                class_="n" if one.figure else None,
+                heading.text,
+                class_="n" if heading.figure else None,
                 scope="col",
-                title=one.about or None,
+                title=heading.about or None,
             )
-            for one in of.headings
+            for heading in of.headings
         ],
     )
     classes = [
-        _class(one, max((len(line.fields[at].text) for line in of.lines), default=0))
-        for at, one in enumerate(of.headings)
+        _class(heading, max((len(line.fields[at].text) for line in of.lines), default=0))
+        for at, heading in enumerate(of.headings)
     ]
     rows = [_row(line, classes) for line in of.lines]
     table = tag("table", tag("thead", head), tag("tbody", *rows), class_="list")
@@ -151,19 +151,19 @@ def _class(heading: Heading, longest: int) -> str:
 
 def _row(line: Line, classes: Sequence[str]) -> Markup:
     cells = []
-    for at, (one, class_) in enumerate(zip(line.fields, classes, strict=True)):
-        text: list[str] = [one.text or DASH]
+    for at, (field, class_) in enumerate(zip(line.fields, classes, strict=True)):
+        text: list[str] = [field.text or DASH]
         if at == 0 and line.more:
-            text = [tag("details", tag("summary", one.text), line.more)]
-        if one.mark:
-            text.append(tag("small", one.mark))
+            text = [tag("details", tag("summary", field.text), line.more)]
+        if field.mark:
+            text.append(tag("small", field.mark))
         cells.append(
             tag(
                 "td",
                 *text,
                 class_=class_,
-                data_order=None if one.order is None else f"{one.order:.10g}",
-                title=one.about or None,
+                data_order=None if field.order is None else f"{field.order:.10g}",
+                title=field.about or None,
             )
         )
     return tag("tr", *cells, id=line.anchor)

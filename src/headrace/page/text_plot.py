@@ -50,7 +50,7 @@ def text_plot(
 
     width: at least 24, height: of the plot itself, at least 3.
     """
-    spots = [spot for one in curves for spot in one.points]
+    spots = [spot for curve in curves for spot in curve.points]
     if not spots:
         return []
     columns = max(24, width) - _LABEL - 2
@@ -58,13 +58,13 @@ def text_plot(
     across = _scale(x, [spot[0] for spot in spots], columns - 1)
     up = _scale(y, [spot[1] for spot in spots], rows - 1)
     canvas = [[" "] * columns for _ in range(rows)]
-    for one in curves:
-        if one.joined:
-            for left, right in zip(one.points, one.points[1:], strict=False):
+    for curve in curves:
+        if curve.joined:
+            for left, right in zip(curve.points, curve.points[1:], strict=False):
                 _join(canvas, across, up, left, right)
-    for one in curves:
-        for at, height_at in one.points:
-            canvas[rows - 1 - round(up.at(height_at))][round(across.at(at))] = one.mark[:1]
+    for curve in curves:
+        for at, height_at in curve.points:
+            canvas[rows - 1 - round(up.at(height_at))][round(across.at(at))] = curve.mark[:1]
     labels = {rows - 1 - round(up.at(tick)): y.label(tick) for tick in up.ticks(max(2, rows // 3))}
     lines = [title[:width]]
     for row, cells in enumerate(canvas):
@@ -73,7 +73,7 @@ def text_plot(
         lines.append(f"{label:>{_LABEL}} {edge}{''.join(cells)}".rstrip())
     lines.append(f"{'':>{_LABEL}} └{'─' * columns}")
     lines.append(_numbers(across, x, columns))
-    how = [f"{one.mark[:1]} {one.name}" for one in curves if one.name]
+    how = [f"{curve.mark[:1]} {curve.name}" for curve in curves if curve.name]
     lines += _wrapped([f"x: {_named(x)}", f"y: {_named(y)}", *how], width)
     return lines
 

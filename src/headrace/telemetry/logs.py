@@ -36,7 +36,8 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in text
     )
 
 
@@ -155,12 +156,12 @@ def _traces(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str
 def _places(failure: BaseException) -> str:
     """The traceback of an exception and of those before it, without what they say."""
     chain: list[BaseException] = []
-    one: BaseException | None = failure
-    while one is not None and not any(one is known for known in chain):
-        chain.append(one)
-        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    error: BaseException | None = failure
+    while error is not None and not any(error is known for known in chain):
+        chain.append(error)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return "\n".join(
         "Traceback (most recent call last):\n"
-        f"{''.join(traceback.format_tb(one.__traceback__))}{type(one).__qualname__}"
-        for one in reversed(chain)
+        f"{''.join(traceback.format_tb(error.__traceback__))}{type(error).__qualname__}"
+        for error in reversed(chain)
     )

@@ -93,12 +93,19 @@ class Machine(msgspec.Struct, frozen=True):
 
     def beside(self, earlier: Machine) -> Machine:
         """This measurement, and what it did not measure of an earlier one of the same machine."""
-        read = {(one.level, one.threads, one.footprint_bytes) for one in self.read}
-        peak = {(one.level, one.threads, one.kind) for one in self.peak}
+        read = {
+            (bandwidth.level, bandwidth.threads, bandwidth.footprint_bytes)
+            for bandwidth in self.read
+        }
+        peak = {(rate.level, rate.threads, rate.kind) for rate in self.peak}
         kept_read = [
-            one for one in earlier.read if (one.level, one.threads, one.footprint_bytes) not in read
+            bandwidth
+            for bandwidth in earlier.read
+            if (bandwidth.level, bandwidth.threads, bandwidth.footprint_bytes) not in read
         ]
-        kept_peak = [one for one in earlier.peak if (one.level, one.threads, one.kind) not in peak]
+        kept_peak = [
+            rate for rate in earlier.peak if (rate.level, rate.threads, rate.kind) not in peak
+        ]
         return msgspec.structs.replace(
             self, read=[*self.read, *kept_read], peak=[*self.peak, *kept_peak]
         )
@@ -154,10 +161,10 @@ class Machine(msgspec.Struct, frozen=True):
         if kind == "bf16" and kind not in peaks:
             kind = "f32"  # such a level multiplies bf16 weights as f32
         read = [
-            one.bytes_per_s
-            for one in self.read
-            if (one.level, one.threads) == (level, threads)
-            and one.footprint_bytes >= DRAM_FOOTPRINT_BYTES
+            bandwidth.bytes_per_s
+            for bandwidth in self.read
+            if (bandwidth.level, bandwidth.threads) == (level, threads)
+            and bandwidth.footprint_bytes >= DRAM_FOOTPRINT_BYTES
         ]
         if not read or kind not in peaks:
             return None

@@ -111,7 +111,7 @@ def growth(readings: Sequence[Reading], name: str) -> float | None:
     """By how much a counter grew over all of them. None where it is not told twice."""
     if name not in _COUNTERS:
         raise ValueError(f"{name} is not a counter")
-    told = [one.values for one in readings if name in one.values]
+    told = [reading.values for reading in readings if name in reading.values]
     if len(told) < 2:
         return None
     return sum(grown(old, new)[name] for old, new in pairwise(told))
@@ -126,7 +126,7 @@ def work_of(more: Mapping[str, float]) -> Work:
 
 def values_of(readings: Sequence[Reading], name: str) -> list[float]:
     """Of a gauge, in order of time."""
-    return [one.values[name] for one in readings if name in one.values]
+    return [reading.values[name] for reading in readings if name in reading.values]
 
 
 def _values(text: str) -> dict[str, list[float]] | None:

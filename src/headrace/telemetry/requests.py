@@ -208,4 +208,4 @@ class RequestMetrics:
         """All requests of a call are over: what is observed once per prompt, whatever its n."""
         for choices in record.prompts.values():
             self._choices.observe(choices[0].n)
-            self._longest_choice.observe(max(one.generated_tokens for one in choices))
+            self._longest_choice.observe(max(choice.generated_tokens for choice in choices))

@@ -19,8 +19,8 @@ class SeriesCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """As the figures are now."""
-        for one in self._series:
-            yield _counter(one) if isinstance(one, CounterSeries) else _histogram(one)
+        for series in self._series:
+            yield _counter(series) if isinstance(series, CounterSeries) else _histogram(series)
 
 
 def _counter(series: CounterSeries) -> Metric:

@@ -124,19 +124,19 @@ def axes(
 ) -> list[Markup]:
     """Grid, numbers and titles. The y axis runs upwards: its start is below its end."""
     bottom, top = y.start, y.end
-    rules = [f"M{shortest(x.start)} {shortest(y.at(one))}H{shortest(x.end)}" for one in y.ticks()]
-    rules += [f"M{shortest(x.at(one))} {shortest(bottom)}V{shortest(top)}" for one in x.ticks()]
+    rules = [f"M{shortest(x.start)} {shortest(y.at(tick))}H{shortest(x.end)}" for tick in y.ticks()]
+    rules += [f"M{shortest(x.at(tick))} {shortest(bottom)}V{shortest(top)}" for tick in x.ticks()]
     parts = [tag("path", d="".join(rules), class_="grid")]
     parts.append(
         tag("path", d=f"M{shortest(x.start)} {shortest(bottom)}H{shortest(x.end)}", class_="axis")
     )
     parts += [
-        tag("text", x_label(one), x=x.at(one), y=bottom + 17, text_anchor="middle")
-        for one in x.ticks(x_ticks)
+        tag("text", x_label(tick), x=x.at(tick), y=bottom + 17, text_anchor="middle")
+        for tick in x.ticks(x_ticks)
     ]
     parts += [
-        tag("text", y_label(one), x=x.start - 7, y=y.at(one) + 4, text_anchor="end")
-        for one in y.ticks(y_ticks)
+        tag("text", y_label(tick), x=x.start - 7, y=y.at(tick) + 4, text_anchor="end")
+        for tick in y.ticks(y_ticks)
     ]
     middle = (top + bottom) / 2
     parts.append(tag("text", x_title, x=(x.start + x.end) / 2, y=bottom + 36, text_anchor="middle"))

@@ -70,12 +70,12 @@ def lines_plot(
 
     across, upright: limits on the y and the x axis with their names; the axes reach them.
     """
-    drawn = [one for one in lines if len(one.points) > 1]
+    drawn = [line for line in lines if len(line.points) > 1]
     if not drawn:
         return None
     width = 1080 if wide else WIDTH
-    xs = [point.x for one in drawn for point in one.points] + [value for value, _ in upright]
-    ys = [point.y for one in drawn for point in one.points] + [value for value, _ in across]
+    xs = [point.x for line in drawn for point in line.points] + [value for value, _ in upright]
+    ys = [point.y for line in drawn for point in line.points] + [value for value, _ in across]
     along = x.scale(xs, frame.LEFT, width - frame.RIGHT)
     up = y.scale(ys, HEIGHT - frame.BOTTOM, frame.TOP)
     parts = frame.axes(along, up, x.full_title, y.full_title, x_label=x.label, y_label=y.label)
@@ -83,17 +83,17 @@ def lines_plot(
         parts += frame.limit_across(along, up, value, name)
     for value, name in upright:
         parts += frame.limit_upright(along, up, value, name)
-    for one in drawn:
-        places = [(along.at(point.x), up.at(point.y)) for point in one.points]
-        parts.append(frame.curve(places, one.key, title=one.key.name))
-    for one in drawn:  # above every line
-        for point in one.points if one.dots else ():
-            parts += dot(point, one.key, along, up)
+    for line in drawn:
+        places = [(along.at(point.x), up.at(point.y)) for point in line.points]
+        parts.append(frame.curve(places, line.key, title=line.key.name))
+    for line in drawn:  # above every line
+        for point in line.points if line.dots else ():
+            parts += dot(point, line.key, along, up)
     return Plot(
         title=title,
         svg=frame.svg(width, HEIGHT, title, parts),
         caption=caption,
-        keys=tuple(one.key for one in drawn),
+        keys=tuple(line.key for line in drawn),
         wide=wide,
     )
 

@@ -75,25 +75,25 @@ def named_points(
     caption: str = "",
 ) -> Plot | None:
     """x, y: make an axis of values between two ends. None where there are no points."""
-    drawn = [one for one in groups if one.points]
+    drawn = [group for group in groups if group.points]
     if not drawn:
         return None
-    points = [point for one in drawn for point in one.points]
-    heights = [end for one in points for end in (one.span or (one.y, one.y))]
-    along = x([one.x for one in points], frame.LEFT, WIDTH - frame.RIGHT)
+    points = [point for group in drawn for point in group.points]
+    heights = [end for point in points for end in (point.span or (point.y, point.y))]
+    along = x([point.x for point in points], frame.LEFT, WIDTH - frame.RIGHT)
     up = y(heights, HEIGHT - frame.BOTTOM, frame.TOP)
-    names = [f"{one}, logarithmic" if scale.logarithmic else one
-             for one, scale in ((x_title, along), (y_title, up))]  # fmt: skip
+    names = [f"{name}, logarithmic" if scale.logarithmic else name
+             for name, scale in ((x_title, along), (y_title, up))]  # fmt: skip
     parts = frame.axes(along, up, *names, x_label=x_label, y_label=y_label, x_ticks=12)
     taken = [_Box(a - 5, b - 5, a + 5, b + 5)
-             for a, b in ((along.at(one.x), up.at(one.y)) for one in points)]  # fmt: skip
+             for a, b in ((along.at(point.x), up.at(point.y)) for point in points)]  # fmt: skip
     for slope in slopes:
         parts += _slope(slope, along, up, taken)
     nameless = 0
-    for one in drawn:
-        parts += [_mark(point, one.key, along, up) for point in one.points]
-    for one in drawn:
-        for point in one.points:
+    for group in drawn:
+        parts += [_mark(point, group.key, along, up) for point in group.points]
+    for group in drawn:
+        for point in group.points:
             label = _label(point, along, up, taken)
             nameless += label is None
             parts += [] if label is None else [label]
@@ -106,7 +106,7 @@ def named_points(
         title=title,
         svg=frame.svg(WIDTH, HEIGHT, title, parts),
         caption=" ".join(filter(None, (caption, left_out))),
-        keys=tuple(replace(one.key, mark="dot") for one in drawn),
+        keys=tuple(replace(group.key, mark="dot") for group in drawn),
         wide=True,
     )
 
@@ -115,7 +115,7 @@ def _mark(point: NamedPoint, key: Key, x: Scale, y: Scale) -> Markup:
     across, up = x.at(point.x), y.at(point.y)
     parts = [tag("title", ": ".join(filter(None, (point.name, point.about))))]
     if point.span is not None:
-        ends = [shortest(y.at(one)) for one in point.span]
+        ends = [shortest(y.at(end)) for end in point.span]
         parts.append(
             tag(
                 "path",
@@ -137,7 +137,7 @@ def _label(point: NamedPoint, x: Scale, y: Scale, taken: list[_Box]) -> Markup |
     for left, base, anchor in _places(across, up, width):
         box = _Box(left, base - _LINE + 3, left + width, base + 3)
         inside = box.left > x.start and box.right < x.end + frame.RIGHT and box.top > 0
-        if inside and box.bottom < y.start and not any(box.meets(one) for one in taken):
+        if inside and box.bottom < y.start and not any(box.meets(other) for other in taken):
             taken.append(box)
             at = {"start": left, "middle": left + width / 2, "end": left + width}[anchor]
             return tag("text", point.name, x=at, y=base, text_anchor=anchor, class_="name")
@@ -161,7 +161,7 @@ def _slope(slope: Slope, x: Scale, y: Scale, taken: list[_Box]) -> list[Markup]:
     high = min(x.high, y.high / slope.ratio)
     if low >= high:
         return []
-    ends = [(x.at(one), y.at(one * slope.ratio)) for one in (low, high)]
+    ends = [(x.at(end), y.at(end * slope.ratio)) for end in (low, high)]
     (a, b), (c, d) = ends
     width = len(slope.name) * _CHARACTER
     at = (min(c, x.end) - 6, max(d, y.end) + 12)

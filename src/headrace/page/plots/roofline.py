@@ -38,14 +38,14 @@ def roofline_plot(
     title: str, roofs: Sequence[Roof], lines: Sequence[Line], caption: str = ""
 ) -> Plot:
     """Roofs of at least one; points of `lines` are (operations per byte, operations/s)."""
-    spots: list[Point] = [point for one in lines for point in one.points]
+    spots: list[Point] = [point for line in lines for point in line.points]
     ridges = [roof.ridge for roof in roofs]
     x = logarithmic(
-        [min(ridges) / 4, max(ridges) * 4, *(one.x for one in spots)],
+        [min(ridges) / 4, max(ridges) * 4, *(spot.x for spot in spots)],
         frame.LEFT, WIDTH - frame.RIGHT,
     )  # fmt: skip
     tops = [value for roof in roofs for value in (roof.at(x.low), roof.operations_per_s * 1.2)]
-    y = logarithmic([*tops, *(one.y for one in spots)], HEIGHT - frame.BOTTOM, frame.TOP)
+    y = logarithmic([*tops, *(spot.y for spot in spots)], HEIGHT - frame.BOTTOM, frame.TOP)
     parts = frame.axes(
         x, y, "operations per byte moved, logarithmic", "operations/s, logarithmic",
         x_label=compact, y_label=compact,
@@ -58,13 +58,13 @@ def roofline_plot(
         told = f"{roof.name}: ridge at {figure(roof.ridge)} operations per byte"
         corners = [x.low, roof.ridge, x.high]
         parts.append(frame.curve([(x.at(a), y.at(roof.at(a))) for a in corners], key, title=told))
-    for one in lines:
-        keys.append(one.key)
-        if len(one.points) > 1:
-            parts.append(frame.curve([(x.at(p.x), y.at(p.y)) for p in one.points], one.key))
-    for one in lines:
-        for point in one.points:
-            parts += dot(point, one.key, x, y)
+    for line in lines:
+        keys.append(line.key)
+        if len(line.points) > 1:
+            parts.append(frame.curve([(x.at(p.x), y.at(p.y)) for p in line.points], line.key))
+    for line in lines:
+        for point in line.points:
+            parts += dot(point, line.key, x, y)
     return Plot(
         title=title,
         svg=frame.svg(WIDTH, HEIGHT, title, parts),

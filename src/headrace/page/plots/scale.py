@@ -81,7 +81,9 @@ def step_label(low: float, high: float, most: int = 6) -> Callable[[float], str]
 
 def _step(at_least: float) -> float:
     decade = 10.0 ** math.floor(math.log10(at_least))
-    return next((decade * one for one in (1, 2, 5) if decade * one >= at_least), decade * 10)
+    return next(
+        (decade * multiple for multiple in (1, 2, 5) if decade * multiple >= at_least), decade * 10
+    )
 
 
 def _linear_ticks(scale: Scale, most: int) -> list[float]:
@@ -97,7 +99,7 @@ def _log_ticks(scale: Scale, most: int) -> list[float]:
     decades = range(math.floor(math.log10(scale.low)), math.ceil(math.log10(scale.high)) + 1)
     for steps in ((1, 2, 5), (1, 3), (1,)):
         ticks = [step * 10.0**decade for decade in decades for step in steps]
-        inside = [one for one in ticks if scale.low * 0.999 <= one <= scale.high * 1.001]
+        inside = [tick for tick in ticks if scale.low * 0.999 <= tick <= scale.high * 1.001]
         if len(inside) <= most:
             return inside
     every = max(1, math.ceil(len(inside) / most))
@@ -106,7 +108,7 @@ def _log_ticks(scale: Scale, most: int) -> list[float]:
 
 def _rounded(value: float, *, down: bool = False) -> float:
     decade = 10.0 ** math.floor(math.log10(value))
-    steps = [decade * one for one in (1, 2, 5, 10)]
+    steps = [decade * multiple for multiple in (1, 2, 5, 10)]
     if down:
-        return max(one for one in steps if one <= value * 1.000001)
-    return min(one for one in steps if one >= value * 0.999999)
+        return max(step for step in steps if step <= value * 1.000001)
+    return min(step for step in steps if step >= value * 0.999999)

@@ -37,11 +37,11 @@ def stacked_bar(
     whole = sum(part.value for part in parts)
     x = linear([whole, limit], frame.LEFT, WIDTH - frame.RIGHT)
     drawn: list[Markup] = []
-    d = "".join(f"M{x.at(one):.1f} {_TOP}V{_BOTTOM}" for one in x.ticks(8))
+    d = "".join(f"M{x.at(tick):.1f} {_TOP}V{_BOTTOM}" for tick in x.ticks(8))
     drawn.append(tag("path", d=d, class_="grid"))
     drawn += [
-        tag("text", label(one), x=x.at(one), y=_BOTTOM + 17, text_anchor="middle")
-        for one in x.ticks(8)
+        tag("text", label(tick), x=x.at(tick), y=_BOTTOM + 17, text_anchor="middle")
+        for tick in x.ticks(8)
     ]
     drawn.append(tag("text", axis, x=(x.start + x.end) / 2, y=_BOTTOM + 36, text_anchor="middle"))
     at = 0.0

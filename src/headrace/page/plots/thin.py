@@ -35,15 +35,15 @@ def by_slices(spots: Sequence[Spot], most: int, slices: int = 100) -> list[Spot]
     between them every n-th in order of height."""
     if len(spots) <= most or not spots:
         return list(spots)
-    low, high = min(one.x for one in spots), max(one.x for one in spots)
+    low, high = min(spot.x for spot in spots), max(spot.x for spot in spots)
     width = (high - low) / slices or 1.0
     piles: dict[int, list[Spot]] = {}
-    for one in spots:
-        piles.setdefault(min(slices - 1, int((one.x - low) / width)), []).append(one)
+    for spot in spots:
+        piles.setdefault(min(slices - 1, int((spot.x - low) / width)), []).append(spot)
     each = max(2, most // slices)
     kept: list[Spot] = []
     for _, pile in sorted(piles.items()):
-        kept += evenly(sorted(pile, key=lambda one: one.y), each)
+        kept += evenly(sorted(pile, key=lambda spot: spot.y), each)
     return kept
 
 

@@ -158,7 +158,8 @@ def measured_efficiencies(catalog: Catalog) -> Efficiencies:
 
 
 def _decode_spreads(catalog: Catalog) -> tuple[DecodeSpread, ...]:
-    """The constants published-tpot-to-batch-N, which were compared on servers' GPUs."""
+    """The constants published-tpot-to-batch-N: what others measured of other engines on servers'
+    GPUs, over what was planned."""
     found = []
     for most_batch in _COMPARED_BATCHES:
         name = f"published-tpot-to-batch-{most_batch}"

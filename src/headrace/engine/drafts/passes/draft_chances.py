@@ -19,7 +19,7 @@ out: what is not drafted is not compared, so that bad luck would silence a good 
 reason it fades with the tokens that come without drafts.
 
 What makes drafts knows itself how sure it is: of headrace-head's drafts those that it gives less
-than 0.2 are right 22 times of 100, those of 0.6 to 0.8 85 and those above 0.97 always (at
+than 0.2 are right 20 times of 100, those of 0.6 to 0.8 84 and those above 0.97 always (at
 completion; the table is in docs/speculation.md). So the chance of a draft that is there, by the
 probability that its maker gives it, is learned as well, of all requests, in kinds of probabilities;
 and how often a row of drafts that may go on does.
