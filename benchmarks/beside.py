@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -25,6 +25,8 @@ from headrace.bench.against.turns import CaseResult
 
 MET_SHARE = 0.85
 """Of the limit that binds: an aim is met as well where headrace reaches it."""
+Aim: TypeAlias = float | Literal["share"]
+"""A ratio to reach, or `share` where there is none and MET_SHARE alone is aimed at."""
 NO_DRAFTS = ("--speculative-config", "none")
 """Answers of random weights repeat themselves, and guesses would be counted as speed."""
 
@@ -48,13 +50,6 @@ class Row(NamedTuple):
     def ratio(self) -> float:
         """The median over pairs."""
         return median(self.result.ratios)
-
-    def verdict(self, aim: float) -> str:
-        """Whether `aim`, a ratio, is met."""
-        if self.ratio >= aim:
-            return "met"
-        share = self.result.share
-        return "met by share" if share is not None and share >= MET_SHARE else "missed"
 
 
 class Measured(NamedTuple):
@@ -128,6 +123,21 @@ def _limits_line(limits: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
+def verdict(aim: Aim, ratio: float, share: float | None, most_ratio: float | None) -> str | None:
+    """Whether an aim is met: by the ratio, or by MET_SHARE of the limit that binds.
+
+    The share alone judges where no ratio is aimed at, and where the one that is lies beyond
+    `most_ratio`, the largest possible. None where there is neither a ratio to reach nor a share.
+    """
+    if aim != "share" and ratio >= aim:
+        return "met"
+    if share is not None and share >= MET_SHARE:
+        return "met by share"
+    if aim == "share":
+        return None if share is None else "missed by share"
+    return "missed by share" if most_ratio is not None and aim > most_ratio else "missed"
+
+
 def columns(peer: str) -> tuple[str, ...]:
     """Heads of the table."""
     return (
@@ -136,19 +146,20 @@ def columns(peer: str) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def cells(row: Row, aim: float | None) -> list[object]:
+def cells(row: Row, aim: Aim | None) -> list[object]:
     """A row of the table."""
     result = row.result
+    judged = None if aim is None else verdict(aim, row.ratio, result.share, result.most_ratio)
     return [
         row.model, row.name, spread(result.ours), spread(result.peer), spread(result.ratios, 2),
         None if result.most_ratio is None else f"{result.most_ratio:.2f}",
         None if result.share is None else f"{result.share:.0%}",
-        aim, None if aim is None else row.verdict(aim),
+        f"{MET_SHARE:.0%} of the limit" if aim == "share" else aim, judged,
     ]  # fmt: skip
 
 
-def report(peer: str, every: Sequence[Measured], aims: Mapping[tuple[str, str], float]) -> str:
-    """The table of all sessions, and below it what ran. aims: ratios by model and case."""
+def report(peer: str, every: Sequence[Measured], aims: Mapping[tuple[str, str], Aim]) -> str:
+    """The table of all sessions, and below it what ran. aims: by model and case."""
     rows = [row for each in every for row in each.rows]
     body = [cells(row, aims.get((row.model, row.name))) for row in rows]
     lines = dict.fromkeys(line for each in every for line in each.lines)

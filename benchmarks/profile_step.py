@@ -10,7 +10,9 @@ products / their peak + operations of attention / its peak), by limits that are 
 process before and after each column. Then the step, its share of the floor, and the time in each
 operation of the backend. That is of a second engine, loaded when the first is gone, whose
 operations have a clock and whose steps are all computed anew (`enforce_eager`), since a repeated
-one calls no operation. What is left is Python: scheduler, runner, model code and sampler. Medians.
+one calls no operation. What is left is Python: scheduler, runner, model code and sampler. The last
+row is that engine's own step, to which operations and the rest sum: the machine may have been
+another then than for the step above. Medians.
 """
 
 from __future__ import annotations
@@ -109,6 +111,11 @@ class Column(NamedTuple):
         computing_s = work.computing_s(self.peaks.products_per_s, self.peaks.attention_per_s)
         return max(work.bytes / self.peaks.bytes_per_s, computing_s)
 
+    @property
+    def rest_s(self) -> float:
+        """Seconds of a step in no operation that had a clock."""
+        return self.step_s - sum(self.operations.values())
+
 
 class Profile(NamedTuple):
     """Steps of one kind: as the engine takes them, and computed anew with a clock."""
@@ -118,8 +125,14 @@ class Profile(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        found = {"clocked_s": self.clocked.step_s, "operations": self.clocked.operations}
-        return {**self.column._asdict(), **found, "floor_s": self.column.floor_s}
+        return {
+            **self.column._asdict(),
+            "floor_s": self.column.floor_s,
+            "operations": self.clocked.operations,
+            "rest_s": self.clocked.rest_s,
+            "clocked_s": self.clocked.step_s,
+            "clocked_peaks": self.clocked.peaks,
+        }
 
 
 def peaks(probe: Probe, codec: str, kv_types: str) -> Peaks:
@@ -224,8 +237,8 @@ def rows(profiles: list[Profile]) -> Iterator[list[object]]:
         taken_ms = [column.operations[name] * 1e3 for column in clocked]
         if max(taken_ms) >= LEAST_MS:
             yield [f"`{name}`, ms", *(number(ms, 2) for ms in taken_ms)]
-    rest_s = [column.step_s - sum(column.operations.values()) for column in clocked]
-    yield ["the rest, ms", *(number(seconds * 1e3, 2) for seconds in rest_s)]
+    yield ["the rest, ms", *(number(column.rest_s * 1e3, 2) for column in clocked)]
+    yield ["a step with a clock, ms", *(number(column.step_s * 1e3, 2) for column in clocked)]
 
 
 def measured(config: EngineConfig, options: argparse.Namespace, *, clocked: bool) -> list[Column]:

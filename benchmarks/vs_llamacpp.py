@@ -24,7 +24,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.beside import Measured, Session, first_touched, measured, report
+from benchmarks.beside import Aim, Measured, Session, first_touched, measured, report
 from benchmarks.llamacpp.build import LEVELS, PEERS, Peer, built
 from benchmarks.markdown import surroundings, surroundings_line, tell
 from headrace.bench.against.cases import CASES, AgainstCase, cases_of
@@ -52,25 +52,29 @@ FIRST_TOUCH = (("decode", "prefill-512"), ("streams-2", "streams-32"))
 FIRST_TOUCH_MINUTES = 0.3
 """The case that warms up fits into it, and of the other only what comes first is taken."""
 
-_FOUR_BIT = ("Q4_0", "Q4_K", "IQ4_XS", "MXFP4")
-_K_KINDS = ("Q4_K", "Q5_K", "Q6_K")
+_K_KINDS = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")
+_FOUR_BITS = ("Q4_0", "Q4_1", "Q4_K", "IQ4_NL", "IQ4_XS", "MXFP4", "NVFP4")
+_OF_STREAMS: Mapping[str, Aim] = {"Q8_0": 4.5, **dict.fromkeys(_K_KINDS, 3.5), "BF16": "share"}
+_BY_KIND: Mapping[str, Mapping[str, Aim]] = {
+    "prefill-512": {"Q8_0": 4.0, "Q4_0": 4.0, **dict.fromkeys(_K_KINDS, 3.0), "BF16": "share"},
+    "decode": {**dict.fromkeys(_FOUR_BITS, 1.6), "BF16": "share"},
+    "streams-8": _OF_STREAMS,
+    "streams-32": _OF_STREAMS,
+}
+"""Beside llama.cpp, by case and kind."""
+_OF_ALL_KINDS: Mapping[str, Aim] = {"prefill-4096": 4.0, "decode-at-16384": 2.5}
+"""Beside llama.cpp, by case."""
 
 
-def aim_of(peer: str, kind: str, case: AgainstCase) -> float | None:
-    """The ratio aimed at; None where there is none."""
-    if peer == "ik":
-        of_ik = {"prefill": 1.2, "decode": 1.1, "total": 1.5 if case.users in (8, 32) else None}
-        return None if case.shared or case.sampled else of_ik[case.figure]
+def aim_of(peer: str, kind: str, case: AgainstCase) -> Aim | None:
+    """What is aimed at beside a peer with weights of a kind; None where nothing is."""
+    if peer == "llama":
+        return _OF_ALL_KINDS.get(case.name) or _BY_KIND.get(case.name, {}).get(kind)
     if case.figure == "prefill":
-        by_length = {512: 3.0 if kind in _K_KINDS else 4.0, 4096: 4.0}
-        return None if kind == "BF16" else by_length.get(case.prompt)
+        return 1.2
     if case.figure == "decode":
-        if case.prompt == 16384:
-            return 2.5
-        return 1.6 if kind in _FOUR_BIT and case.prompt < 512 else None
-    if kind == "BF16" or case.users not in (8, 32) or case.shared or case.sampled:
-        return None
-    return 3.5 if kind in _K_KINDS else 4.5
+        return 1.1
+    return 1.5 if case.name in ("streams-8", "streams-32") else None
 
 
 def command_of(peer: Peer, kind: str, model: Path, users: int, positions: int) -> str:
@@ -124,7 +128,7 @@ def main() -> None:
         serve += ["--cpu-level", options.level]
     facts = surroundings(datetime.now(UTC))
     every: list[Measured] = []
-    aims: dict[tuple[str, str], float] = {}
+    aims: dict[tuple[str, str], Aim] = {}
     for model in map(Path.resolve, options.models):
         kind = _kind(model)
         aims |= {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.profile_step import peaks
+from benchmarks.profile_step import OPERATIONS, Column, Peaks, Profile, peaks, rows
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,6 +34,22 @@ def test_a_decode_step_has_its_products_and_attention() -> None:
     assert operations["linear"] > 0
     assert operations["paged_attention"] > 0
     assert 0 < column["attention"] < column["products"] and column["floor_s"] > 0
+    assert column["rest_s"] > 0 and all(peak > 0 for peak in column["clocked_peaks"])
+    assert sum(operations.values()) + column["rest_s"] == pytest.approx(column["clocked_s"])
+
+
+def test_the_table_ends_with_the_step_that_its_parts_sum_to() -> None:
+    plain = Column("1 decoding", 10**9, 10**9, 10**6, Peaks(1e11, 1e12, 1e12), 0.02, {})
+    operations = {**dict.fromkeys(OPERATIONS, 0.0), "linear": 0.021, "sample": 0.003}
+    clocked = plain._replace(step_s=0.025, operations=operations)
+    table = {str(name): cell for name, cell in rows([Profile(plain, clocked)])}
+    assert table["a step, ms"] == "20.0"
+    assert list(table.items())[-4:] == [
+        ("`linear`, ms", "21.00"),
+        ("`sample`, ms", "3.00"),
+        ("the rest, ms", "1.00"),
+        ("a step with a clock, ms", "25.00"),
+    ]
 
 
 @pytest.mark.parametrize(

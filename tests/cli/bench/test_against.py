@@ -1,16 +1,22 @@
-"""`headrace bench against`: headrace beside the mock, whose speed is known."""
+"""`headrace bench against`: headrace beside the mock, whose speed is known; what is printed."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
+from headrace.bench.against import session
+from headrace.bench.against.peer import ServerFacts
+from headrace.bench.against.session import Facts
+from headrace.bench.against.turns import CaseResult, Comparison
 from headrace.cli.bench.group import bench
 from headrace.embedded import embedded_model
+from headrace.telemetry.machine import Limits
 
 MOCK = f"{sys.executable} -m headrace bench mock --port {{port}} --ttft 20 --tpot 50"
 
@@ -35,6 +41,72 @@ def test_both_are_started_measured_and_ended() -> None:
     assert len(message["limits"]) >= 2
     assert all(limit["attention_ops_per_s"] > 0 for limit in message["limits"])
     assert "raise --minutes" in message["results"][1]["why_missing"]
+
+
+FACTS = Facts(
+    ServerFacts(
+        url="http://127.0.0.1:1", build="headrace 1", model="m", command="headrace serve m"
+    ),
+    ServerFacts(url="http://127.0.0.1:2", build="b1", model="m.gguf", slots=8, context=4096),
+    {"headrace": 0.5},
+)
+COMPARISON = Comparison(
+    [
+        CaseResult(case="decode", ours=(60, 80, 70), peer=(40, 40, 35), most_tokens_per_s=100),
+        CaseResult(case="streams-8", ours=(1200,), peer=(300,), why_missing="the peer: it ended"),
+        CaseResult(case="streams-32", why_missing="the 60 s were over; raise --minutes"),
+    ],
+    [Limits(40e9, 2e12, "int8", 5e11), Limits(50e9, 1e12, "int8", 4e11)],
+)
+ABOVE = """\
+headrace: headrace 1, m, ready after 0.50 s
+  headrace serve m
+peer: b1, m.gguf, 8 slots, context 4,096
+this machine, read 2 times: 45.0 [40.0..50.0] GB/s, 1,500 [1,000..2,000] GOPS (products, int8), \
+450 [400..500] GOPS (attention); prompts of seed 5
+"""
+CELLS = [
+    ["tokens/s", "headrace", "peer", "ratio", "largest possible", "of the limit"],
+    ["decode", "70.0 [60.0..80.0]", "40.0 [35.0..40.0]", "2.00 [1.50..2.00]", "2.50", "70%"],
+    ["streams-8", "1,200.0", "300.0", "4.00", "", ""],
+]
+
+
+def printed(monkeypatch: pytest.MonkeyPatch, comparison: Comparison, *options: str) -> Result:
+    """What the command prints of a comparison that was made."""
+    monkeypatch.setattr(session, "compared", lambda *_: (FACTS, comparison))
+    arguments = ["http://127.0.0.1:2", str(embedded_model()), "--seed", "5", *options]
+    return CliRunner().invoke(bench, ["against", *arguments])
+
+
+def test_the_table_is_printed_between_what_ran_and_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done = printed(monkeypatch, COMPARISON)
+    assert done.exit_code == 0, done.output
+    above, _, table = done.stdout.partition("\n\n")
+    assert above + "\n" == ABOVE
+    cells = [re.split(r"\s{2,}", line.strip()) for line in table.splitlines()]
+    assert cells == [[cell for cell in row if cell] for row in CELLS]
+    assert done.stderr.splitlines() == [
+        "streams-8: no pair after 1: the peer: it ended",
+        "streams-32: not measured: the 60 s were over; raise --minutes",
+    ]
+
+
+def test_the_table_is_printed_as_markdown(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = printed(monkeypatch, COMPARISON, "--markdown").stdout.partition("\n\n")[2]
+    head, rule, *rows = table.splitlines()
+    assert rule == "|---|---:|---:|---:|---:|---:|"
+    assert [line.split(" | ") for line in (head, *rows)] == [
+        [f"| {row[0]}", *row[1:-1], f"{row[-1]} |"] for row in CELLS
+    ]
+
+
+def test_without_any_pair_the_status_is_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = printed(monkeypatch, Comparison(COMPARISON.results[2:], []))
+    assert done.exit_code == 1
+    assert "no limits: the peer is on another machine" in done.stdout
 
 
 @pytest.mark.parametrize(
