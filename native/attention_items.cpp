@@ -12,11 +12,11 @@
 namespace headrace {
 namespace {
 
-// Rows (tokens x heads of a group) of an attention item: 48 rows of q, sums and scores are about
-// 60 KiB at head_dim 128, and K and V are read once for all of them. Past head_dim 256 there are
-// fewer rows, so that scratch stays within a second-level cache.
-constexpr int64_t kAttentionRows = 48;
-constexpr int64_t kAttentionValues = kAttentionRows * 256;
+// Rows (tokens x heads of a group) of an attention item, for all of which K and V are read once: as many as leave
+// each thread some items. 96 rows of q, sums and scores are about 120 KiB at head_dim 128; wider heads have
+// fewer, so that scratch stays within a second-level cache.
+constexpr int64_t kLeastAttentionRows = 48, kMostAttentionRows = 96;
+constexpr int64_t kAttentionValues = kMostAttentionRows * 128;
 // Of latent layers more, for the values of each span are unpacked for the rows of an item.
 constexpr int64_t kLatentValues = 32 * 576;
 // Rows of an item that are worth unpacking values for, where threads would be idle otherwise.
@@ -165,8 +165,11 @@ void Backend::attention(const AttentionArgs& args) {
   const Session session(pool_);
   const KvLayer& kv = args.kv;
   const int64_t widest = std::max(kv.head_dim, kv.value_dim);
+  const int64_t all_rows = args.batch.query_start[args.batch.requests] * args.group * kv.heads;
+  const int64_t of_items = std::clamp(all_rows / (pool_.size() * kItemsPerThread),
+                                      kLeastAttentionRows, kMostAttentionRows);
   const int64_t most_rows = std::max<int64_t>(
-      1, std::min(kAttentionRows, (kv.latent ? kLatentValues : kAttentionValues) / widest));
+      1, std::min(of_items, (kv.latent ? kLatentValues : kAttentionValues) / widest));
   const int64_t tile = std::max<int64_t>(1, most_rows / args.group);
   pack_runs(args, tile);
   const int64_t heads =

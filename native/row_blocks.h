@@ -157,10 +157,34 @@ HEADRACE_INLINE void clear_sums(float* sums, int64_t rows) {
   for (int64_t i = 0; i < rows * kBlockPanels; ++i) store(sums + i * kLanes, zero());
 }
 
+// y = sums * scale + residual of whole panels without a bias, which most are: nothing is asked for each row.
+template <int NP, bool kResidual>
+static void finish_whole(const LinearArgs& a, const float* sums, int64_t panel, int64_t row,
+                         int64_t rows) {
+  const F scale = splat(a.scale);
+  float* y = a.y + row * a.y_stride + panel * kLanes;
+  const float* residual = kResidual ? a.residual + row * a.weight.out + panel * kLanes : nullptr;
+  for (int64_t i = 0; i < rows; ++i, sums += kBlockPanels * kLanes, y += a.y_stride) {
+HEADRACE_UNROLL
+    for (int j = 0; j < NP; ++j) {
+      F v = mul(load(sums + j * kLanes), scale);  // by 1 it stays what it is
+      if constexpr (kResidual) v = add(v, load(residual + j * kLanes));
+      store(y + j * kLanes, v);
+    }
+    if constexpr (kResidual) residual += a.weight.out;
+  }
+}
+
 // y = (sums + bias) * scale + residual of `rows` rows from `row` and of panels [panel, panel + count).
 static void finish(const LinearArgs& a, const float* sums, int64_t panel, int64_t count,
                    int64_t row, int64_t rows) {
   const int64_t out = a.weight.out;
+  if (a.weight.bias == nullptr && (panel + count) * kLanes <= out) {
+    return with_panels(count, [&]<int NP>() {
+      const auto go = a.residual == nullptr ? finish_whole<NP, false> : finish_whole<NP, true>;
+      go(a, sums, panel, row, rows);
+    });
+  }
   const F scale = splat(a.scale);
   for (int64_t j = 0; j < count; ++j) {
     const int64_t column = (panel + j) * kLanes, left = out - column;
@@ -169,16 +193,11 @@ static void finish(const LinearArgs& a, const float* sums, int64_t panel, int64_
     const float* from = sums + j * kLanes;
     float* y = a.y + row * a.y_stride + column;
     for (int64_t i = 0; i < rows; ++i, from += kBlockPanels * kLanes, y += a.y_stride) {
-      F v = load(from);
+      F v = load_n(from, left);
       if (a.weight.bias != nullptr) v = add(v, bias);
-      v = mul(v, scale);  // by 1 it stays what it is
-      if (left >= kLanes) {
-        if (residual != nullptr) v = add(v, load(residual + i * out));
-        store(y, v);
-      } else {
-        if (residual != nullptr) v = add(v, load_n(residual + i * out, left));
-        store_n(y, v, left);
-      }
+      v = mul(v, scale);
+      if (residual != nullptr) v = add(v, load_n(residual + i * out, left));
+      store_n(y, v, left);
     }
   }
 }
