@@ -13,8 +13,8 @@ namespace headrace {
 namespace {
 
 // Rows (tokens x heads of a group) of an attention item, for all of which K and V are read once: as many as leave
-// each thread some items. 96 rows of q, sums and scores are about 120 KiB at head_dim 128; wider heads have
-// fewer, so that scratch stays within a second-level cache.
+// each thread some items. 96 rows of q, their sums and those of parts that are done are about 170 KiB at head_dim
+// 128; wider heads have fewer, so that scratch stays within a second-level cache.
 constexpr int64_t kLeastAttentionRows = 48, kMostAttentionRows = 96;
 constexpr int64_t kAttentionValues = kMostAttentionRows * 128;
 // Of latent layers more, for the values of each span are unpacked for the rows of an item.

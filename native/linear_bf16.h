@@ -121,8 +121,9 @@ static void linear_pairs(const LinearArgs& a, const PanelRange& panels, int64_t 
                          int64_t row_end, void* scratch) {
   float* sums = static_cast<PairScratch*>(scratch)->sums;
   const bool few = row_end - row_begin <= kPairStreamRows;
-  for (int64_t row = row_begin; row < row_end; row += kChunkRows) {
-    const int64_t rows = row_end - row < kChunkRows ? row_end - row : kChunkRows;
+  const int64_t chunk = chunk_rows(row_end - row_begin, kChunkRows);
+  for (int64_t row = row_begin; row < row_end; row += chunk) {
+    const int64_t rows = row_end - row < chunk ? row_end - row : chunk;
     for (int64_t panel = panels.begin; panel < panels.end; panel += kBlockPanels) {
       const int64_t count = panels.end - panel < kBlockPanels ? panels.end - panel : kBlockPanels;
       block_pairs(a, panel, count, row, rows, few, sums);

@@ -118,6 +118,8 @@ def fused_codec(parts: Sequence[Tensor]) -> tuple[str, int]:
         )
     codecs = {part.codec.name for part in parts}
     widths = {part.shape[1] for part in parts}
+    if 0 in widths:
+        raise ValueError(f"a linear weight takes at least one input; one of {names} has none")
     if len(codecs) > 1 or len(widths) > 1:
         raise ValueError(
             f"{names} cannot be fused: codecs {sorted(codecs)}, widths {sorted(widths)}"
