@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.bench.against.cases import CASES, AgainstCase, tokens_per_s
+from headrace.bench.against.cases import CASES, AgainstCase, UnseenPaceError, tokens_per_s
 from headrace.bench.record import Chunk, Failure, RequestRecord, Usage
 from headrace.errors import HeadraceError
 
@@ -61,6 +61,46 @@ def test_figures(figure: str, records: list[RequestRecord], expected: float) -> 
 def test_no_figure_has_a_reason(records: list[RequestRecord], message: str) -> None:
     with pytest.raises(HeadraceError, match=message):
         tokens_per_s(CASES["decode"], records)
+
+
+def steady(*, first: int = 1, last: int = 1, pieces: int = 128) -> list[float]:
+    """Times of pieces, one in every 10 ms but for those that came together at an end."""
+    between = pieces - first - last
+    end_s = 1 + (between + 1) / 100
+    return [1.0] * first + [1 + (n + 1) / 100 for n in range(between)] + [end_s] * last
+
+
+@pytest.mark.parametrize(
+    ("pieces", "new"),
+    [
+        # The client read all of an answer in one go, of which the clock saw 0.05 ms.
+        ([1.0] * 64 + [1.00005] * 64, 128),
+        ([1 + n * 4e-7 for n in range(128)], 128),
+        ([1.0, 1.5, 2.0], 128),
+        (steady(first=33), 128),
+        (steady(last=33), 128),
+        ([], 9),
+    ],
+)
+def test_a_pace_of_few_arrivals_is_not_seen(pieces: list[float], new: int) -> None:
+    with pytest.raises(UnseenPaceError, match=f"of {new} tokens .* its pace cannot be seen"):
+        tokens_per_s(CASES["decode"], [record(0, 3, pieces, 10, new)])
+
+
+@pytest.mark.parametrize(
+    ("pieces", "per_s"),
+    [
+        (steady(), 100),
+        # What waited in the middle changes neither the first time nor the last.
+        ([*steady()[:30], *[1.9] * 61, *steady()[91:]], 100),
+        # Drafts: eight tokens of a step are sent as a piece each, or as one piece.
+        ([1.0, *(1 + (n // 8 + 1) / 10 for n in range(127))], 127 / 1.6),
+        ([1.0, *(1 + (n + 1) / 10 for n in range(16))], 127 / 1.6),
+    ],
+)
+def test_a_pace_with_both_ends_is_seen(pieces: list[float], per_s: float) -> None:
+    answer = record(0, 3, pieces, 10, 128)
+    assert tokens_per_s(CASES["decode"], [answer]) == pytest.approx(per_s, rel=1e-6)
 
 
 def test_prompts_are_of_the_lengths_of_the_case() -> None:

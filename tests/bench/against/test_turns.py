@@ -116,6 +116,53 @@ def test_a_case_that_fails_later_says_so_beside_its_pairs() -> None:
     assert len(second.ratios) > 1 and second.why_missing is None
 
 
+def unseen_where(machine: Machine, unseen: set[int], figures: Run) -> Run:
+    """A server whose answers of these runs, counted from 0, came in one go."""
+    runs = iter(range(100))
+
+    def run(case: AgainstCase) -> RunResult:
+        done = figures(case)
+        at_s = (1.0, 1.0) if next(runs) in unseen else (1.0, 2.0)
+        record = RequestRecord(
+            index=0, measured=True, intended_ns=0, sent_ns=0, end_ns=3 * 10**9,
+            chunks=tuple(Chunk(int(time_s * 1e9), "text", "a") for time_s in at_s),
+            usage=Usage(prompt_tokens=100, completion_tokens=3),
+        )  # fmt: skip
+        return done._replace(run=msgspec.structs.replace(done.run, requests=(record,)))
+
+    return run
+
+
+def decoded(machine: Machine, unseen: set[int], budget_s: float) -> CaseResult:
+    """Of a case whose peer's runs are unseen where `unseen` has them."""
+    return in_turns(
+        [AgainstCase("deep", 1, 100, 3, "decode")],
+        unseen_where(machine, set(), machine.server("ours", 1)),
+        unseen_where(machine, unseen, machine.server("peer", 1)),
+        read_limits=machine.limits,
+        budget_s=budget_s,
+        clock=lambda: machine.now_s,
+        progress=lambda _text: None,
+    ).results[0]
+
+
+def test_a_pair_whose_pace_is_not_seen_is_left_out_and_repeated() -> None:
+    machine = Machine()
+    result = decoded(machine, {1}, 7)
+    assert (result.ours, result.peer, result.left_out) == ((2.0, 2.0), (2.0, 2.0), 1)
+    assert result.why_missing is None
+    assert "the peer: an answer of 3 tokens" in (result.why_left_out or "")
+    # Both servers have made as many runs, so that the next pair has the same prompts.
+    assert machine.log.count("ours deep") == machine.log.count("peer deep") == 3
+
+
+@pytest.mark.parametrize(("budget_s", "tried"), [(1, 1), (100, 3)])
+def test_a_case_whose_pace_is_never_seen_has_the_reason(budget_s: float, tried: int) -> None:
+    result = decoded(Machine(), set(range(100)), budget_s)
+    assert (result.ours, result.left_out) == ((), tried)
+    assert "its pace cannot be seen" in (result.why_missing or "")
+
+
 def test_limits_bound_the_ratio() -> None:
     machine = Machine()
     ours = machine.server("ours", 1, moved=500)

@@ -6,6 +6,7 @@ that server would see, its HTTP and its tokenizer included.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Literal, NamedTuple
@@ -18,6 +19,14 @@ from headrace.bench.record import RequestRecord
 from headrace.errors import ConfigError, HeadraceError, shown
 
 _NS_PER_S = 1e9
+_ONE_ARRIVAL_NS = 50_000
+"""Pieces that come as close together as this were waiting for the client."""
+_TOKENS_PER_ARRIVAL = 32
+_SHARE_AT_AN_END = 4
+
+
+class UnseenPaceError(HeadraceError):
+    """An answer that came in too few arrivals for its pace to be seen; another run may show it."""
 
 
 class AgainstCase(NamedTuple):
@@ -29,8 +38,8 @@ class AgainstCase(NamedTuple):
     new: int
     figure: Literal["prefill", "decode", "total"]
     """prefill: prompt tokens by the time until the whole answer, of one token, is there; decode:
-    tokens behind the first by the time behind the first; total: prompts and answers of all requests
-    by the time from the first request to the last answer. All in tokens per second."""
+    tokens after the first by the time from the first to the last; total: prompts and answers of all
+    requests by the time from the first request to the last answer. All in tokens per second."""
     shared: int = 0
     """Tokens of `prompt` with which every prompt begins."""
     sampled: bool = False
@@ -109,7 +118,8 @@ def cases_of(names: str | None) -> list[AgainstCase]:
 
 
 def tokens_per_s(case: AgainstCase, records: Sequence[RequestRecord]) -> float:
-    """The figure of `case`. Raises HeadraceError with the reason where there is none."""
+    """The figure of `case`. Raises HeadraceError with the reason where there is none, of which
+    UnseenPaceError need not come again."""
     if not records or any(record.failure is not None for record in records):
         raise HeadraceError(failure_report(records))
     counted = [_counts(record) for record in records]
@@ -140,11 +150,37 @@ def _counts(record: RequestRecord) -> _Counts:
 
 
 def _pace(record: RequestRecord, new: int) -> float:
-    content = record.content
-    took_ns = content[-1].at_ns - content[0].at_ns if content else 0
-    if took_ns <= 0 or new < 2:
-        raise HeadraceError(
-            f"an answer of {new} tokens came in {len(content)} pieces at one time: its pace cannot "
-            "be seen; is there a proxy that collects streams?"
+    """Tokens behind the first, by the time between the first piece and the last.
+
+    Where a client stood still, pieces waited for it and arrived together. In the middle of an
+    answer that changes nothing; at its beginning or end it moves the time that is divided by, by
+    about the share of the pieces that arrived there.
+    """
+    times_ns = [piece.at_ns for piece in record.content]
+    arrivals = _arrivals(times_ns)
+    held = f"an answer of {new} tokens came in {len(times_ns)} pieces at {len(arrivals)} times"
+    if new < 2 or len(arrivals) < max(2, math.ceil(new / _TOKENS_PER_ARRIVAL)):
+        raise UnseenPaceError(
+            f"{held}: its pace cannot be seen; is there a proxy that collects streams, or is the "
+            "machine busy?"
         )
-    return (new - 1) * _NS_PER_S / took_ns
+    most = max(arrivals[0], arrivals[-1])
+    if most > max(1, len(times_ns) // _SHARE_AT_AN_END):
+        raise UnseenPaceError(
+            f"{held}, {most} of them together at its beginning or end: its pace cannot be seen; is "
+            "the machine busy?"
+        )
+    return (new - 1) * _NS_PER_S / (times_ns[-1] - times_ns[0])
+
+
+def _arrivals(times_ns: Sequence[int]) -> list[int]:
+    """How many pieces arrived at each time."""
+    arrivals: list[int] = []
+    before_ns = -math.inf
+    for at_ns in times_ns:
+        if at_ns - before_ns < _ONE_ARRIVAL_NS:
+            arrivals[-1] += 1
+        else:
+            arrivals.append(1)
+        before_ns = at_ns
+    return arrivals

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from headrace.bench.against.cases import AgainstCase, tokens_per_s
+from headrace.bench.against.cases import AgainstCase, UnseenPaceError, tokens_per_s
 from headrace.bench.load.experiment import RunResult
 from headrace.errors import HeadraceError
 from headrace.telemetry.machine import Limits
@@ -21,6 +21,8 @@ from headrace.telemetry.readings import growth, read_texts, work_of
 from headrace.telemetry.work import Work
 
 _NS_PER_S = 1e9
+_MOST_UNSEEN = 3
+"""Pairs of a case that are tried while none of them can be seen."""
 
 Run = Callable[[AgainstCase], RunResult]
 """One load of one server, with prompts that it has not seen."""
@@ -37,6 +39,10 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     headrace counted for this load; None where they were not read or not counted."""
     why_missing: str | None = None
     """Why there are no pairs, or no further ones although time was left."""
+    left_out: int = 0
+    """Pairs that are not among the figures, since the pace of an answer could not be seen."""
+    why_left_out: str | None = None
+    """What was seen of the last of them."""
 
     @property
     def ratios(self) -> tuple[float, ...]:
@@ -74,18 +80,35 @@ class _Pairs:
         """Of each of our runs: tokens, and what steps did."""
         self.took_s = 0.0
         self.why_missing: str | None = None
+        self.left_out = 0
+        self.why_left_out: str | None = None
+
+    @property
+    def tried(self) -> int:
+        """Pairs of runs that were made."""
+        return len(self.ours) + self.left_out
+
+    def leave_out(self, why: str) -> None:
+        """The last pair, whose figures could not be seen."""
+        self.left_out += 1
+        self.why_left_out = why
+        if not self.ours and self.left_out >= _MOST_UNSEEN:
+            self.why_missing = why
 
     def fits(self, left_s: float) -> bool:
         """Whether one more pair would be measured within `left_s` seconds, as the last one was."""
         return self.why_missing is None and self.took_s < left_s
 
     def result(self, limits: Sequence[Limits]) -> CaseResult:
+        why_none = None if self.ours else self.why_left_out
         return CaseResult(
             case=self.case.name,
             ours=tuple(self.ours),
             peer=tuple(self.peer),
             most_tokens_per_s=most_tokens_per_s(self.work, limits),
-            why_missing=self.why_missing,
+            why_missing=self.why_missing or why_none,
+            left_out=self.left_out,
+            why_left_out=self.why_left_out,
         )
 
 
@@ -101,8 +124,9 @@ def in_turns(
 ) -> Comparison:
     """Pairs of every case until `budget_s` is over: at least one of the first, then what fits.
 
-    A case that failed is not tried again. read_limits: called before, between rounds and after;
-    None where the peer is not on this machine. progress: called with what begins.
+    A case that failed is not tried again; one whose pace could not be seen is. read_limits: called
+    before, between rounds and after; None where the peer is not on this machine. progress: called
+    with what begins.
     """
     pairs = [_Pairs(case) for case in cases]
     end_s = clock() + budget_s
@@ -127,24 +151,32 @@ def in_turns(
 
 
 def _pair(pairs: _Pairs, ours: Run, peer: Run, clock: Callable[[], float]) -> None:
-    """One of each; which comes first changes from pair to pair."""
+    """One of each; which comes first changes from pair to pair.
+
+    Both run even if the first cannot be seen: the next pair has the same prompts again.
+    """
     began_s = clock()
     found: dict[str, tuple[RunResult, float]] = {}
+    unseen: str | None = None
     sides = (("headrace", ours), ("the peer", peer))
-    for name, run in sides if len(pairs.ours) % 2 == 0 else sides[::-1]:
+    for name, run in sides if pairs.tried % 2 == 0 else sides[::-1]:
         try:
             done = run(pairs.case)
             if done.ending == "interrupted":
                 raise KeyboardInterrupt
-            figure = tokens_per_s(pairs.case, done.run.requests)
+            found[name] = done, tokens_per_s(pairs.case, done.run.requests)
+        except UnseenPaceError as error:
+            unseen = f"{name}: {error}"
         except HeadraceError as error:
             pairs.why_missing = f"{name}: {error}"
             return
-        found[name] = done, figure
+    pairs.took_s = clock() - began_s
+    if unseen is not None:
+        pairs.leave_out(unseen)
+        return
     done, figure = found["headrace"]
     pairs.ours.append(figure)
     pairs.peer.append(found["the peer"][1])
-    pairs.took_s = clock() - began_s
     work = _work(pairs.case, done)
     if work is not None:
         pairs.work.append(work)
