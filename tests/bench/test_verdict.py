@@ -47,6 +47,12 @@ def test_each_sign_alone_is_enough(of: ClientHealth, says: str) -> None:
     )
 
 
+@pytest.mark.parametrize(("has_rate", "remedy"), [(True, "a lower rate."), (False, "fewer users.")])
+def test_a_lower_rate_is_only_named_where_there_is_one(has_rate: bool, remedy: str) -> None:
+    (sentence,) = client_verdict(health(schedule_ms=9), None, has_rate=has_rate).sentences
+    assert sentence.endswith(f"; use more --processes or {remedy}")
+
+
 def test_what_is_allowed_is_a_tenth_of_the_median_ttft() -> None:
     slow = health(schedule_ms=20)
     assert client_verdict(slow, 191 * MS).client_bound is True

@@ -188,7 +188,11 @@ def summarize(
         ),
         tokens=count_tokens(done),
         goodput=None if slo is None else judge(slo, records, seconds),
-        client=client_verdict(run.health, None if ttft is None else ttft.p50),
+        client=client_verdict(
+            run.health,
+            None if ttft is None else ttft.p50,
+            has_rate=run.about.get("open_loop") is not False,
+        ),
         saturation=None if run.about.get("open_loop") is False else _saturation(records),
         server=None if whole is None else server_figures(run.server_metrics, whole),
         cost=cost(prices, _spent(done, seconds)),

@@ -45,8 +45,11 @@ class ClientVerdict(msgspec.Struct, frozen=True, kw_only=True):
     collections_total_ms: float | None = None
 
 
-def client_verdict(health: ClientHealth, ttft_p50_ns: float | None) -> ClientVerdict:
-    """ttft_p50_ns: median TTFT from the actual send time; None where there is none."""
+def client_verdict(
+    health: ClientHealth, ttft_p50_ns: float | None, *, has_rate: bool = True
+) -> ClientVerdict:
+    """ttft_p50_ns: median TTFT from the actual send time; None where there is none. has_rate:
+    whether requests came at a rate, which can be lowered, and not each after an answer."""
     # A late loop sees first tokens late: its lag must not allow itself.
     without_lag_ns = (ttft_p50_ns or 0.0) - _p50_ns(health.loop_lag_ns)
     allowed = max(LEAST_ALLOWED_LAG_NS, ALLOWED_SHARE_OF_TTFT * without_lag_ns) / _NS_PER_MS
@@ -58,17 +61,17 @@ def client_verdict(health: ClientHealth, ttft_p50_ns: float | None) -> ClientVer
     if signs[0]:
         sentences.append(
             f"The client was the limit: its requests left late, lag p99 {schedule:.1f} ms where "
-            f"{allowed:.1f} ms is allowed; use more processes or a lower rate."
+            f"{allowed:.1f} ms is allowed; use more --processes or {'a lower rate' if has_rate else 'fewer users'}."
         )
     if signs[1]:
         sentences.append(
             f"The client was the limit: its event loop was late, lag p99 {loop:.1f} ms where "
-            f"{allowed:.1f} ms is allowed; use more processes or fewer streams."
+            f"{allowed:.1f} ms is allowed; use more --processes or fewer streams."
         )
     if signs[2]:
         sentences.append(
             f"The client was the limit: a process of it used {cpu:.0%} of a core where "
-            f"{ALLOWED_CPU_SHARE:.0%} is allowed; use more processes or another machine."
+            f"{ALLOWED_CPU_SHARE:.0%} is allowed; use more --processes or another machine."
         )
     measured = [one for one in (schedule, loop, cpu) if one is not None]
     pauses = health.collections
