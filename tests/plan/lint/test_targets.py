@@ -130,6 +130,7 @@ def test_prompts_and_notes(tmp_path: Path) -> None:
         ("x.jsonl", "[]\n", "not a JSON object"),
         ("x.jsonl", "", "no prompts"),
         ("x.txt", "hello", "is not a config"),
+        ("x.GGUF", "GGUF", "a model's weights, where a configuration is expected"),
     ],
 )
 def test_what_is_no_input_is_told(tmp_path: Path, name: str, text: str, told: str) -> None:

@@ -27,6 +27,7 @@ from headrace.plan.lint.prompt_file import Prompts, read_prompts
 from headrace.plan.run_file import REQUESTS, RESULT, Run, is_run, read_run
 
 MAX_FILE_BYTES = 4 * 2**20
+_WEIGHTS = (".gguf", ".safetensors", ".bin", ".pt", ".pth", ".onnx")
 _PROGRAMS = ("vllm", "llama-server", "headrace")
 _STARTERS = ("docker", "podman", "python", "python3", "env", "sudo", "numactl", "nohup", "exec")
 _COMMAND_LINE = "command line"
@@ -76,6 +77,11 @@ def _of_word(word: str, runtime: Runtime | None) -> Targets:
         return _of_run(path)
     if path.suffix == ".jsonl":
         return _of_prompts([path])
+    if path.suffix.lower() in _WEIGHTS:
+        raise ConfigError(
+            f"{word!r} has a model's weights, where a configuration is expected; name a server's "
+            "config, or write the command that serves the model after --"
+        )
     text = read_text_file(path, "CONFIG", MAX_FILE_BYTES)
     if path.suffix.lower() in (".yaml", ".yml", ".json"):
         return _of_yaml(path, text, runtime)
