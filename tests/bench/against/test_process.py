@@ -60,7 +60,12 @@ def test_a_server_ends_with_all_that_it_started(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "timeout_s", "message"),
     [
-        (["sh", "-c", "echo no such file; exit 3"], 20, "status 3 .* no such file"),
+        (
+            ["sh", "-c", "seq 100; echo no such file; exit 3"],
+            20,
+            "status 3 before it was ready; its output ends:\n  92\n(?s:.*)\n  100\n  no such file$",
+        ),
+        (["sh", "-c", "exit 3"], 20, "status 3 before it was ready; it wrote nothing$"),
         (["sleep", "600"], 0.1, "not ready within 0.1 s; raise --start-timeout"),
         (["/no/such/program"], 1, "cannot be started: No such file"),
     ],

@@ -6,12 +6,25 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from headrace.bench.against import session
 from headrace.bench.against.cases import AgainstCase
+from headrace.bench.against.peer import ServerFacts
 from headrace.bench.against.process import started
-from headrace.bench.against.session import Environment, apart, limits_reader
+from headrace.bench.against.session import (
+    ComparisonOptions,
+    Environment,
+    apart,
+    compared,
+    limits_reader,
+)
+from headrace.bench.client.endpoints import Endpoint
 from headrace.bench.machine import Probe
+from headrace.bench.record import Failure, RequestRecord
 from tests.bench.against.test_process import WAITS, comes_to
 
 LABELS = {
@@ -81,6 +94,42 @@ def test_whoever_is_measured_runs_alone() -> None:
             peer(case)
             limits()
         look()
+
+
+def test_a_case_that_nobody_can_answer_is_named_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    too_long = RequestRecord(
+        index=0, measured=True, intended_ns=0, sent_ns=0, failure=Failure("http", "HTTP 400: short")
+    )
+    run = SimpleNamespace(requests=(too_long,))
+    summary = SimpleNamespace(requests=SimpleNamespace(completed=0))
+    done = SimpleNamespace(ending="complete", run=run, summary=summary)
+
+    async def same(endpoint: Endpoint, _model: str | None) -> Endpoint:
+        return endpoint
+
+    async def facts(endpoint: Endpoint) -> ServerFacts:
+        return ServerFacts(url=endpoint.base_url)
+
+    async def labels(_endpoint: Endpoint) -> dict[str, str]:
+        return LABELS | {"backend": "torch"}
+
+    for name, stub in (
+        ("with_model", same), ("server_facts", facts), ("engine_labels", labels),
+        ("load_tokenization", lambda _: None), ("Loads", lambda *_, **__: lambda _case: done),
+    ):  # fmt: skip
+        monkeypatch.setattr(session, name, stub)
+    options = ComparisonOptions(
+        peer="http://127.0.0.1:1", own="http://127.0.0.1:2", tokenizer=None, peer_model=None,
+        seed=1, budget_s=1, start_timeout_s=1, api_key=None,
+    )  # fmt: skip
+    told: list[str] = []
+    case = AgainstCase("long", 1, 4096, 1, "prefill")
+    _, comparison = compared(options, [case], around([])._replace(progress=told.append))
+    (result,) = comparison.results
+    assert result.why_missing == "headrace: HTTP 400: short (1 http)"
+    assert "peer: no request of long succeeded" in told
 
 
 def test_a_server_on_a_device_has_none() -> None:

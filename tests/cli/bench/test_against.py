@@ -52,7 +52,14 @@ FACTS = Facts(
 )
 COMPARISON = Comparison(
     [
-        CaseResult(case="decode", ours=(60, 80, 70), peer=(40, 40, 35), most_tokens_per_s=100),
+        CaseResult(
+            case="decode",
+            ours=(60, 80, 70),
+            peer=(40, 40, 35),
+            most_tokens_per_s=100,
+            left_out=2,
+            why_left_out="the peer: its pace cannot be seen",
+        ),
         CaseResult(case="streams-8", ours=(1200,), peer=(300,), why_missing="the peer: it ended"),
         CaseResult(case="streams-32", why_missing="the 60 s were over; raise --minutes"),
     ],
@@ -72,9 +79,18 @@ CELLS = [
 ]
 
 
-def printed(monkeypatch: pytest.MonkeyPatch, comparison: Comparison, *options: str) -> Result:
+NOTES = [
+    "decode: 2 pairs left out: the peer: its pace cannot be seen",
+    "streams-8: no pair after 1: the peer: it ended",
+    "streams-32: not measured: the 60 s were over; raise --minutes",
+]
+
+
+def printed(
+    monkeypatch: pytest.MonkeyPatch, comparison: Comparison, *options: str, facts: Facts = FACTS
+) -> Result:
     """What the command prints of a comparison that was made."""
-    monkeypatch.setattr(session, "compared", lambda *_: (FACTS, comparison))
+    monkeypatch.setattr(session, "compared", lambda *_: (facts, comparison))
     arguments = ["http://127.0.0.1:2", str(embedded_model()), "--seed", "5", *options]
     return CliRunner().invoke(bench, ["against", *arguments])
 
@@ -86,18 +102,19 @@ def test_the_table_is_printed_between_what_ran_and_what_is_missing(
     assert done.exit_code == 0, done.output
     above, _, table = done.stdout.partition("\n\n")
     assert above + "\n" == ABOVE
-    cells = [re.split(r"\s{2,}", line.strip()) for line in table.splitlines()]
+    lines = table.splitlines()
+    cells = [re.split(r"\s{2,}", line.strip()) for line in lines[: len(CELLS)]]
     assert cells == [[cell for cell in row if cell] for row in CELLS]
-    assert done.stderr.splitlines() == [
-        "streams-8: no pair after 1: the peer: it ended",
-        "streams-32: not measured: the 60 s were over; raise --minutes",
-    ]
+    assert lines[len(CELLS) :] == NOTES
+    assert done.stderr == ""
 
 
 def test_the_table_is_printed_as_markdown(monkeypatch: pytest.MonkeyPatch) -> None:
     table = printed(monkeypatch, COMPARISON, "--markdown").stdout.partition("\n\n")[2]
-    head, rule, *rows = table.splitlines()
+    head, rule, *rest = table.splitlines()
+    rows, notes = rest[: len(CELLS) - 1], rest[len(CELLS) - 1 :]
     assert rule == "|---|---:|---:|---:|---:|---:|"
+    assert notes == ["", *(f"- {note}" for note in NOTES)]
     assert [line.split(" | ") for line in (head, *rows)] == [
         [f"| {row[0]}", *row[1:-1], f"{row[-1]} |"] for row in CELLS
     ]
@@ -107,6 +124,30 @@ def test_without_any_pair_the_status_is_1(monkeypatch: pytest.MonkeyPatch) -> No
     done = printed(monkeypatch, Comparison(COMPARISON.results[2:], []))
     assert done.exit_code == 1
     assert "no limits: the peer is on another machine" in done.stdout
+    assert done.stdout.endswith(f"\n\n{NOTES[-1]}\n")
+
+
+def test_models_that_differ_are_named_above_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = FACTS._replace(
+        ours=ServerFacts(url="http://127.0.0.1:1", model="Qwen3-0.6B-Q8_0", weights="Q8_0"),
+        peer=ServerFacts(url="http://127.0.0.1:2", model="/m/Qwen3-1.7B-Q4_K_M.gguf"),
+    )
+    above = printed(monkeypatch, COMPARISON, facts=facts).stdout.partition("\n\n")[0]
+    assert above.splitlines()[-1] == (
+        "warning: not the same model, it seems: names, sizes and kinds of weights differ "
+        "(headrace: Qwen3-0.6B-Q8_0 (Q8_0); peer: /m/Qwen3-1.7B-Q4_K_M.gguf); the ratio compares "
+        "models then, too"
+    )
+    message = json.loads(printed(monkeypatch, COMPARISON, "--json", facts=facts).stdout)
+    assert message["models_differ_in"] == ["names", "sizes", "kinds of weights"]
+
+
+def test_away_from_a_terminal_no_cell_is_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = (1e12, 2e12, 3e12)
+    wide = Comparison([CaseResult(case="decode", ours=figures, peer=figures)], [])
+    lines = printed(monkeypatch, wide).stdout.partition("\n\n")[2].splitlines()
+    assert len(lines) == 2 and len(lines[1]) > 120
+    assert lines[1].count("2,000,000,000,000.0 [1,000,000,000,000.0..3,000,000,000,000.0]") == 2
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,8 @@ class ServerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     build: str | None = None
     model: str | None = None
     """As the server names it: a file's path, or a name."""
+    weights: str | None = None
+    """Storage kind of the weights, of a server of ours."""
     slots: int | None = None
     """Requests that llama-server computes at once."""
     context: int | None = None
@@ -69,6 +71,7 @@ async def server_facts(endpoint: Endpoint) -> ServerFacts:
         url=endpoint.base_url,
         build=build,
         model=_text(props.get("model_path")) or endpoint.model or None,
+        weights=_text((await _labels(endpoint)).get("weight_codec")),
         slots=_count(props.get("total_slots")),
         context=_count(settings.get("n_ctx")),
         command=listening_command(endpoint.base_url),
@@ -78,17 +81,10 @@ async def server_facts(endpoint: Endpoint) -> ServerFacts:
 async def engine_labels(endpoint: Endpoint) -> dict[str, str]:
     """What runs and what its KV cache is, as our own server's /metrics names them; ConfigError
     where it does not."""
-    reply = await _get(endpoint, "/metrics")
-    text = "" if reply is None else reply[1].decode("utf-8", errors="replace")
-    labels = {
-        sample.name: sample.labels
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-        if sample.name in _ENGINE_METRICS
-    }
-    if len(labels) == len(_ENGINE_METRICS):
-        return {name: value for of_one in labels.values() for name, value in of_one.items()}
-    raise ConfigError(f"{endpoint.base_url}: /metrics does not say which engine runs")
+    labels = await _labels(endpoint)
+    if not labels:
+        raise ConfigError(f"{endpoint.base_url}: /metrics does not say which engine runs")
+    return labels
 
 
 def is_here(url: str) -> bool:
@@ -155,6 +151,25 @@ def _listening_inodes(port: int) -> Iterator[str]:
         for fields in map(str.split, lines):
             if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
                 yield f"socket:[{fields[9]}]"
+
+
+async def _labels(endpoint: Endpoint) -> dict[str, str]:
+    """Empty of a server that is not ours."""
+    reply = await _get(endpoint, "/metrics")
+    if reply is None or reply[0] != 200:
+        return {}
+    try:
+        labels = {
+            sample.name: sample.labels
+            for family in text_string_to_metric_families(reply[1].decode("utf-8", errors="replace"))
+            for sample in family.samples
+            if sample.name in _ENGINE_METRICS
+        }
+    except ValueError:  # not Prometheus's format
+        return {}
+    if len(labels) < len(_ENGINE_METRICS):
+        return {}
+    return {name: value for of_one in labels.values() for name, value in of_one.items()}
 
 
 async def _owner(endpoint: Endpoint) -> str:

@@ -17,8 +17,10 @@ from headrace.errors import HeadraceError, shown
 _POLL_S = 0.1
 _END_S = 20.0
 """A server may finish what it writes; then it is killed."""
-_LOG_BYTES = 2000
-"""Length of the end of a server's output that an error shows."""
+_LOG_BYTES = 8000
+_LOG_LINES = 10
+_LINE_CHARACTERS = 300
+"""What an error shows of the end of a server's output."""
 
 
 def free_port() -> int:
@@ -80,12 +82,12 @@ def started(
                 if process.poll() is not None:
                     raise HeadraceError(
                         f"{command[0]} ended with status {process.returncode} before it was "
-                        f"ready; its output ends: {_end_of(log)}"
+                        f"ready; {_end_of(log)}"
                     )
                 if time.monotonic() - began_s > timeout_s:
                     raise HeadraceError(
                         f"{command[0]} was not ready within {timeout_s:g} s; raise "
-                        f"--start-timeout. Its output ends: {_end_of(log)}"
+                        f"--start-timeout; {_end_of(log)}"
                     )
                 time.sleep(_POLL_S)
             yield StartedServer(time.monotonic() - began_s, process.pid)
@@ -107,6 +109,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _end_of(log: IO[bytes]) -> str:
+    """The last lines, each on a line of its own."""
     size = log.seek(0, os.SEEK_END)
     log.seek(max(0, size - _LOG_BYTES))
-    return " ".join(log.read().decode("utf-8", errors="replace").split()) or "nothing"
+    text = log.read().decode("utf-8", errors="replace")
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()][-_LOG_LINES:]
+    if not lines:
+        return "it wrote nothing"
+    shown_lines = [f"  {line[:_LINE_CHARACTERS]}" for line in lines]
+    return "\n".join(["its output ends:", *shown_lines])

@@ -145,6 +145,8 @@ def against(
 def _print_json(facts: Facts, comparison: Comparison, seed: int) -> None:
     import msgspec
 
+    from headrace.bench.against.differences import differences
+
     results = [
         {
             **msgspec.to_builtins(result),
@@ -157,6 +159,7 @@ def _print_json(facts: Facts, comparison: Comparison, seed: int) -> None:
     limits = [limit._asdict() for limit in comparison.limits]
     printed = {
         "headrace": facts.ours, "peer": facts.peer, "ready_s": facts.ready_s, "seed": seed,
+        "models_differ_in": differences(facts.ours, facts.peer),
         "limits": limits, "results": results,
     }  # fmt: skip
     click.echo(msgspec.json.encode(printed))
@@ -168,28 +171,64 @@ _HEADER = ("tokens/s", "headrace", "peer", "ratio", "largest possible", "of the 
 def _print(facts: Facts, comparison: Comparison, seed: int, markdown: bool) -> None:
     for name, server in (("headrace", facts.ours), ("peer", facts.peer)):
         click.echo("\n".join(_server_lines(name, server, facts.ready_s.get(name))))
-    click.echo(f"{_limits_line(comparison.limits)}; prompts of seed {seed}\n")
+    click.echo(f"{_limits_line(comparison.limits)}; prompts of seed {seed}")
+    click.echo(_warning(facts))
     rows = [_cells(result) for result in comparison.results if result.ours]
+    if rows:
+        _print_table(rows, markdown)
+    notes = [note for result in comparison.results for note in _notes(result)]
+    if markdown and rows and notes:
+        click.echo()
+    for note in notes:
+        click.echo(f"- {note}" if markdown else note)
+
+
+def _print_table(rows: Sequence[Sequence[str]], markdown: bool) -> None:
     if markdown:
         click.echo("| " + " | ".join(_HEADER) + " |\n|---|" + "---:|" * (len(_HEADER) - 1))
         for cells in rows:
             click.echo("| " + " | ".join(cells) + " |")
-    else:
-        from rich.table import Table
+        return
+    from rich.table import Table
 
-        from headrace.cli.bench.console import wide_console
+    from headrace.cli.bench.console import print_table
 
-        table = Table(box=None)
-        for index, name in enumerate(_HEADER):
-            table.add_column(name, justify="right" if index else "left")
-        for cells in rows:
-            table.add_row(*cells)
-        wide_console().print(table)
-    for result in comparison.results:
-        if result.why_missing is not None:
-            pairs = len(result.ours)
-            ended = f"no pair after {pairs}" if pairs else "not measured"
-            click.echo(f"{result.case}: {ended}: {result.why_missing}", err=True)
+    table = Table(box=None)
+    for index, name in enumerate(_HEADER):
+        table.add_column(name, justify="right" if index else "left")
+    for cells in rows:
+        table.add_row(*cells)
+    print_table(table)
+
+
+def _warning(facts: Facts) -> str:
+    """A line above the table where the models differ; empty where that is not to be seen."""
+    from headrace.bench.against.differences import differences
+
+    differ = differences(facts.ours, facts.peer)
+    if not differ:
+        return ""
+    listed = " and ".join(part for part in (", ".join(differ[:-1]), differ[-1]) if part)
+    ours, peer = (
+        f"{server.model}{f' ({server.weights})' if server.weights else ''}"
+        for server in (facts.ours, facts.peer)
+    )
+    return (
+        f"warning: not the same model, it seems: {listed} differ (headrace: {ours}; peer: {peer}); "
+        "the ratio compares models then, too\n"
+    )
+
+
+def _notes(result: CaseResult) -> list[str]:
+    """What is to be said of a case beside its figures."""
+    notes = []
+    if result.left_out and result.ours:
+        pairs = "1 pair" if result.left_out == 1 else f"{result.left_out} pairs"
+        notes.append(f"{result.case}: {pairs} left out: {result.why_left_out}")
+    if result.why_missing is not None:
+        ended = f"no pair after {len(result.ours)}" if result.ours else "not measured"
+        notes.append(f"{result.case}: {ended}: {result.why_missing}")
+    return notes
 
 
 def _server_lines(name: str, server: ServerFacts, ready_s: float | None) -> list[str]:
