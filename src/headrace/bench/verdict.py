@@ -59,9 +59,10 @@ def client_verdict(
     signs.append(cpu is not None and cpu > ALLOWED_CPU_SHARE)
     sentences = []
     if signs[0]:
+        lower = "a lower rate" if has_rate else "fewer users"
         sentences.append(
             f"The client was the limit: its requests left late, lag p99 {schedule:.1f} ms where "
-            f"{allowed:.1f} ms is allowed; use more --processes or {'a lower rate' if has_rate else 'fewer users'}."
+            f"{allowed:.1f} ms is allowed; use more --processes or {lower}."
         )
     if signs[1]:
         sentences.append(

@@ -22,6 +22,7 @@ HASH = "0123456789abcdef" * 4
         ("Qwen3-0.6B", "bf16", "Qwen3-0.6B-BF16-00001-of-00002.gguf", None, []),
         ("Qwen3-0.6B-Q4_K_M", "Q6_K", "Qwen3-0.6B-Q4_K_M.gguf", None, []),
         ("model", "Q8_0", "model", "Q8_0", []),
+        ("model", "Q8_0", "/m/Qwen3-0.6B-Q8_0.gguf", None, []),
         ("Llama-3.2-1B", None, "Qwen3-1B", None, ["names"]),
         ("Qwen3-0.6B", None, "Qwen3-1.7B", None, ["names", "sizes"]),
         ("Qwen3-0.6B-Q8_0", "Q8_0", "Qwen3-0.6B-Q4_K_M.gguf", None, ["kinds of weights"]),

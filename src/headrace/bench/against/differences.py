@@ -17,6 +17,7 @@ _SIZE = re.compile(r"(?<![a-z0-9.])((?:\d+x)?\d+(?:\.\d+)?[bm])(?![a-z0-9])", re
 _OF_A_HUB = re.compile(r"models--[^/]+?--([^/]+)/")
 _NOT_A_NAME = re.compile(r"(?:sha256-)?[0-9a-f]{32,}")
 _PIECE_OF_MANY = re.compile(r"-\d{5}-of-\d{5}")
+_ANY_MODEL = ("model", "ggmlmodel")
 _CLOSE_BITS = 2
 """Files named after a kind hold some tensors in others: Q4_K_M has many bytes of Q6_K."""
 
@@ -48,9 +49,11 @@ def _name(model: str | None) -> str:
 
 
 def _stem(name: str) -> str:
-    """Letters and digits of a name without the kind of its weights."""
+    """Letters and digits of a name without the kind of its weights; empty where any model may be
+    called so."""
     bare = _KIND.sub("", _PIECE_OF_MANY.sub("", name)).lower()
-    return re.sub(r"[^a-z0-9]", "", bare.removesuffix(".gguf").removesuffix(":latest"))
+    stem = re.sub(r"[^a-z0-9]", "", bare.removesuffix(".gguf").removesuffix(":latest"))
+    return "" if stem in _ANY_MODEL else stem
 
 
 def _size(name: str) -> str:
