@@ -107,10 +107,10 @@ def test_this_machine_is_as_it_was_measured(catalog: Catalog) -> None:
     reached = one.efficiencies
     assert one.compute_type == "int8" and reached.bandwidth.source == "mbu-decode-measured"
     assert reached.basis == "from the measured limits of this machine"
-    assert (reached.bandwidth.low, reached.bandwidth.high) == (0.6, 0.8)
-    assert (reached.compute.low, reached.compute.high) == (0.52, 0.76)
+    assert (reached.bandwidth.low, reached.bandwidth.high) == (0.73, 0.92)
+    assert (reached.compute.low, reached.compute.high) == (0.54, 0.81)
     said = " ".join(replica(catalog, choice, "q8-0", "qwen3-0.6b", machine).model.assumptions)
-    assert "70% (60% to 80%) of what was measured here" in said and "data sheet" not in said
+    assert "82% (73% to 92%) of what was measured here" in said and "data sheet" not in said
     assert {given.basis for given in one.device.inputs} == {"measured"}
     assert replica(catalog, choice, "f16", "qwen3-0.6b", machine).model.setup.compute_type == "fp32"
 
