@@ -150,6 +150,8 @@ class Steps:
         self._kinds = core.info().weight_codec, core.info().kv_cache_dtype
         self._now = now
         self._clock = clock
+        self._probe = CpuOps()
+        self._probe.peak_rate("f32")  # its threads have woken before anything is read
         self._rng = random.Random(0)
         self._names = map(str, range(1 << 30))
 
@@ -174,8 +176,7 @@ class Steps:
         return self._column(title, steps, prepare)
 
     def _column(self, name: str, steps: int, prepare: Callable[[], None] = lambda: None) -> Column:
-        probe = CpuOps()
-        before = peaks(probe, *self._kinds)
+        before = peaks(self._probe, *self._kinds)
         seconds: list[float] = []
         spent: dict[str, list[float]] = defaultdict(list)
         for _ in range(steps):
@@ -188,7 +189,7 @@ class Steps:
             for operation in OPERATIONS:
                 spent[operation].append(clock.spent.get(operation, 0.0))
         stats = self._core.stats()
-        after = peaks(probe, *self._kinds)
+        after = peaks(self._probe, *self._kinds)
         return Column(
             name,
             stats.step_bytes,
