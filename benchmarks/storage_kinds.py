@@ -17,7 +17,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -31,6 +31,8 @@ from headrace.weights.codecs import CODECS, F8_E4M3, OF_FOLDERS, Codec
 from headrace.weights.tensors.scaled_tensor import ScaledTensor
 from headrace.weights.tensors.tensor import Tensor
 
+RECORDING = "benchmarks/storage_kinds.json"
+"""The file of the repository that docs/storage-kinds.md is made from."""
 WIDTH = 4096
 """Columns: those of a model of 8 billion parameters."""
 PATTERN_ROWS = 64
@@ -164,6 +166,12 @@ def shares(ops: CpuOps, names: list[str], target_bytes: int) -> Iterator[Share]:
         yield share
 
 
+def command_of(words: Sequence[str], out: str) -> str:
+    """As a reader may repeat it: FILE, wherever it was, is that of the repository."""
+    named = [word.replace(out, RECORDING) for word in words]
+    return " ".join(["python -m benchmarks.storage_kinds", *named])
+
+
 def main() -> None:
     """Measure, and write the recording."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
@@ -177,7 +185,7 @@ def main() -> None:
     ops = CpuOps(arguments.level, arguments.threads)
     names = arguments.kind or kind_names()
     recording = Recording(
-        command=f"python -m benchmarks.storage_kinds {' '.join(sys.argv[1:])}",
+        command=command_of(sys.argv[1:], str(arguments.out)),
         date=date.today().isoformat(), cpu=this_machine()[0], level=ops.level,
         threads=ops.num_threads, width=WIDTH,
         kinds=list(shares(ops, names, arguments.megabytes * 10**6)),

@@ -39,7 +39,7 @@ LAYOUTS: Mapping[str, Mapping[str, str]] = {
 SLOW: Sequence[tuple[str, tuple[str, ...]]] = (
     (
         "A run of four or eight values is a word that is looked up, and its signs are turned: "
-        "instructions bind, not memory. Each still gives more weights a second than Q8_0.",
+        "instructions bind, not memory. IQ2 and IQ3 still give more weights a second than Q8_0.",
         ("IQ3_S", "IQ3_XXS", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ1_M", "IQ1_S"),
     ),
     (

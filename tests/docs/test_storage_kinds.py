@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from benchmarks.loaded_elsewhere import Recording as LoadedRecording
-from benchmarks.storage_kinds import Recording, kind_names
+from benchmarks.storage_kinds import RECORDING, Recording, command_of, kind_names
 from headrace.weights.codecs import CODECS
 from tests import proofs as proofs_of_tests
 from tests.docs.pages import ROOT
@@ -49,6 +49,18 @@ def test_recordings_have_every_kind() -> None:
     assert {result.kind for result in loaded.kinds} == {
         name for name, codec in CODECS.items() if codec.can_encode
     }
+
+
+def test_a_recorded_command_names_no_place_of_one_machine() -> None:
+    command = "python -m benchmarks.storage_kinds"
+    for out in ("/tmp/x/shares.json", RECORDING):
+        for words in (["--out", out], [f"--out={out}"]):
+            recorded = command_of([*words, "--kind", "Q4_K"], out)
+            assert recorded.startswith(command) and "/tmp" not in recorded
+            assert RECORDING in recorded and recorded.endswith("--kind Q4_K")
+    shares = msgspec.json.decode(kinds_page.SHARES.read_bytes(), type=Recording)
+    assert shares.command == f"{command} --out {RECORDING}"
+    assert kinds_page.SHARES == ROOT / RECORDING
 
 
 def test_a_kind_without_a_test_is_no_cell(

@@ -22,7 +22,9 @@ _NS_PER_S = 1e9
 _ONE_ARRIVAL_NS = 50_000
 """Pieces that come as close together as this were waiting for the client."""
 _TOKENS_PER_ARRIVAL = 32
+"""Of an answer, at most: more than a server's drafts give at once, so that those are still seen."""
 _SHARE_AT_AN_END = 4
+"""One piece in so many may arrive together at an end; the pace is wrong by about that share."""
 
 
 class UnseenPaceError(HeadraceError):
@@ -150,7 +152,7 @@ def _counts(record: RequestRecord) -> _Counts:
 
 
 def _pace(record: RequestRecord, new: int) -> float:
-    """Tokens behind the first, by the time between the first piece and the last.
+    """Tokens after the first, by the time between the first piece and the last.
 
     Where a client stood still, pieces waited for it and arrived together. In the middle of an
     answer that changes nothing; at its beginning or end it moves the time that is divided by, by
