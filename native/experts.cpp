@@ -183,7 +183,7 @@ void Backend::multiply_experts(const ExpertMatrices& weight, const OperandPair& 
     for (++i; i < end && item_at(i).panels.begin == reach; ++i) reach = item_at(i).panels.end;
     const bool many_rows = rows_of(item.expert) >= many_from;
     const LinearArgs args{weight.view(item.expert), many_rows ? x.many : x.few, y, matrix.out,
-                          nullptr, 1.0f};
+                          nullptr, 1.0f, kernels_.streams};
     (many_rows ? many : few).linear(args, item.panels, item.row_begin, item.row_end,
                                     scratch(thread));
   });

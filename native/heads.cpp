@@ -80,7 +80,8 @@ void Backend::multiply_heads(const HeadsArgs& a, int64_t begin, int64_t end) {
     Operand operand = as_they_are ? operand_of(matrix, x + head * from)
                                   : from_row(all, matrix, head * rows);
     if (as_they_are) operand.stride = x_stride;
-    const LinearArgs args{a.weight.view(head), operand, y + head * to, y_stride, nullptr, 1.0f};
+    const LinearArgs args{a.weight.view(head), operand, y + head * to, y_stride, nullptr, 1.0f,
+                          kernels_.streams};
     product.linear(args, cut.panels(piece, end - head * of_head), cut.row_begin(piece),
                    cut.row_end(piece), scratch(thread));
   });

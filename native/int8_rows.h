@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels.h"
+#include "row_blocks.h"
 #include "unpack.h"
 
 namespace {
@@ -83,12 +84,11 @@ HEADRACE_UNROLL
   });
 }
 
-// What a pass over panels asks for. One panel: kPrefetchBytes ahead of itself, up to `end`. Two: the
-// `bytes` from `next` on, the pass's share of the two after them.
+// What a pass over panels prefetches. One panel: kPrefetchBytes ahead of itself, up to `end`. Two: `next`, the
+// pass's share of the two after them, and the outputs of its rows.
 struct Ahead {
   const uint8_t* end;
-  const uint8_t* next;
-  int64_t bytes;
+  NextBlock next;
 };
 
 }  // namespace

@@ -78,6 +78,7 @@ struct LinearArgs {
   int64_t y_stride;       // from one row to the next, at least out
   const float* residual;  // f32[rows][out], or null
   float scale;
+  bool streams = false;  // of Kernels::streams
 };
 
 // y = residual + the norms of `groups` parts of each row, side by side; y may be x.
@@ -307,7 +308,7 @@ struct Product {
                  void* scratch);
 };
 
-// Rows from which on weights are unpacked once for all of them, in registers for fewer; a pass over rows
+// Rows from which on weights may be unpacked once for all of them, in registers for fewer; a pass over rows
 // that threads share has as many.
 constexpr int64_t kManyRows = 17;
 
@@ -339,6 +340,9 @@ struct Kernels {
   const Product& (*product)(Codec codec, bool many_rows);
   // Rows of x from which on the product for many is the faster one; its bits are those of few.
   int64_t (*many_from)(Codec codec);
+  // Whether bits are shifted and masked beside dot products, not in their place: operands are then made in
+  // registers for any number of rows.
+  bool streams;
   void (*norm)(const NormArgs&, int64_t row_begin, int64_t row_end);
   void (*embed)(const EmbedArgs&, int64_t row_begin, int64_t row_end);
   void (*rope)(const RopeArgs&, int64_t row_begin, int64_t row_end);

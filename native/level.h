@@ -27,6 +27,7 @@ constexpr headrace::Kernels kKernels = {
     .prepare = prepare,
     .product = product,
     .many_from = many_from,
+    .streams = false,
     .norm = norm,
     .embed = embed,
     .rope = rope,

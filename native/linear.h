@@ -1,9 +1,9 @@
 // y = W x for rows of x and panels of 16 outputs, over every codec.
 //
-// A call takes some panels and some rows. Few rows: panels stream from memory, once or twice over
-// (what matters is bandwidth). Many rows: k is cut into blocks whose weights fit in
-// the first-level cache, decoded to f32 once, and every block of rows runs over them (what matters
-// is multiplies). The order in which a sum is built is the same in both, so the result is.
+// A call takes some panels and some rows. Few rows, or any number where that costs nothing: panels stream
+// from memory, and operands are made in registers. Others: k is cut into blocks whose weights fit in
+// the first-level cache, unpacked or decoded to f32 once, and every block of rows runs over them.
+// The order in which a sum is built is the same in both, so the result is.
 
 #pragma once
 
@@ -136,50 +136,60 @@ static void block_float(const LinearArgs& a, int64_t panel, int64_t count, int64
   }
 }
 
-// Few rows: every panel, or every two, meet all of them, some at a time, before the next ones are read.
+// Rows of whose outputs more than what is at hand are written, so that these are worth prefetching.
+constexpr int64_t kManyOutputs = 48;
+
+// Every panel, or every two, meet all rows of a pass, some at a time, before the next ones are read.
 template <bool kFloats, int kFirst, int kEnd>
-static void linear_few(const LinearArgs& a, const PanelRange& panels, int64_t row_begin,
-                       int64_t row_end, LinearScratch* s) {
+static void linear_stream(const LinearArgs& a, const PanelRange& panels, int64_t row_begin,
+                          int64_t row_end, LinearScratch* s) {
   const Codec codec = a.weight.codec;
-  const int64_t all = row_end - row_begin;
-  const int64_t step = panels_pair(codec, all) ? kBlockPanels : 1;
-  const int64_t chunk = chunk_rows(all, step > 1 ? kBlockRows : kStreamRows);
-  for (int64_t panel = panels.begin, count; panel < panels.end; panel += count) {
-    count = panels.end - panel < step ? panels.end - panel : step;
-    for (int64_t row = row_begin; row < row_end; row += chunk) {
-      const int64_t rows = row_end - row < chunk ? row_end - row : chunk;
-      // The panels after these, shared out over the passes; none of another thread's.
-      const int64_t left = panels.reach - panel - count, after = left < count ? left : count;
-      const int64_t bytes = after * a.weight.panel_bytes, done = row - row_begin;
-      const int64_t from = bytes * done / all;
-      const Ahead asked = {a.weight.panels + panels.reach * a.weight.panel_bytes,
-                           a.weight.panels + (panel + count) * a.weight.panel_bytes + from,
-                           bytes * (done + rows) / all - from};
-      clear_sums(s->sums, rows);
-      if constexpr (kFloats) {
-        if (codec == Codec::f32) stream_float<F32Pairs>(a, panel, panels.reach, row, rows, s->sums);
-        if (codec == Codec::f16) stream_float<F16Pairs>(a, panel, panels.reach, row, rows, s->sums);
-        if (codec == Codec::bf16) stream_float<BF16Pairs>(a, panel, panels.reach, row, rows, s->sums);
-        if (codec == Codec::f8_e4m3) {
-          stream_scaled<F8Scaled>(a, panel, panels.reach, row, rows, s->sums);
+  const int64_t of_call = row_end - row_begin;
+  const int64_t step = panels_pair(codec, of_call) ? kBlockPanels : 1;
+  const int64_t pass =
+      step > 1 ? chunk_rows(of_call, most_int8_rows(a.weight.tiles)) : of_call;
+  for (int64_t begin = row_begin; begin < row_end; begin += pass) {
+    const int64_t all = row_end - begin < pass ? row_end - begin : pass;
+    const int64_t chunk = chunk_rows(all, step > 1 ? kBlockRows : kStreamRows);
+    for (int64_t panel = panels.begin, count; panel < panels.end; panel += count) {
+      count = panels.end - panel < step ? panels.end - panel : step;
+      for (int64_t row = begin; row < begin + all; row += chunk) {
+        const int64_t done = row - begin, rows = all - done < chunk ? all - done : chunk;
+        // The panels after these, shared out over the rows; none of another thread's.
+        const int64_t left = panels.reach - panel - count, after = left < count ? left : count;
+        const int64_t half = a.weight.panel_bytes * after / kBlockPanels;
+        const NextBlock next = {a.weight.panels + (panel + count) * a.weight.panel_bytes, half, half};
+        Ahead ahead = {a.weight.panels + panels.reach * a.weight.panel_bytes,
+                       NextBlock::share(next, done, rows, all)};
+        if (all > kManyOutputs) ahead.next.outputs = Outputs::of(a, panel, row, rows);
+        clear_sums(s->sums, rows);
+        if constexpr (kFloats) {
+          if (codec == Codec::f32) stream_float<F32Pairs>(a, panel, panels.reach, row, rows, s->sums);
+          if (codec == Codec::f16) stream_float<F16Pairs>(a, panel, panels.reach, row, rows, s->sums);
+          if (codec == Codec::bf16) {
+            stream_float<BF16Pairs>(a, panel, panels.reach, row, rows, s->sums);
+          }
+          if (codec == Codec::f8_e4m3) {
+            stream_scaled<F8Scaled>(a, panel, panels.reach, row, rows, s->sums);
+          }
+          if (codec == Codec::nf4) {
+            stream_scaled<Nf4Scaled>(a, panel, panels.reach, row, rows, s->sums);
+          }
         }
-        if (codec == Codec::nf4) {
-          stream_scaled<Nf4Scaled>(a, panel, panels.reach, row, rows, s->sums);
+        if (is_quantised(codec)) {
+          headrace::with_quantised<kFirst, kEnd>(codec, [&]<Codec C>() {
+            stream_int8<C>(a, panel, count, row, rows, ahead, s->sums);
+          });
         }
+        finish(a, s->sums, panel, count, row, rows);
       }
-      if (is_quantised(codec)) {
-        headrace::with_quantised<kFirst, kEnd>(codec, [&]<Codec C>() {
-          stream_int8<C>(a, panel, count, row, rows, asked, s->sums);
-        });
-      }
-      finish(a, s->sums, panel, count, row, rows);
     }
   }
 }
 
 template <bool kFloats, int kFirst, int kEnd>
-static void linear_many(const LinearArgs& a, const PanelRange& panels, int64_t row_begin,
-                        int64_t row_end, LinearScratch* s) {
+static void linear_unpacked(const LinearArgs& a, const PanelRange& panels, int64_t row_begin,
+                            int64_t row_end, LinearScratch* s) {
   const Codec codec = a.weight.codec;
   const int64_t most = is_quantised(codec) ? most_int8_rows(a.weight.tiles) : kChunkRows;
   const int64_t chunk = chunk_rows(row_end - row_begin, most);
@@ -211,10 +221,9 @@ static void linear_many(const LinearArgs& a, const PanelRange& panels, int64_t r
 template <bool kFloats, int kFirst, int kEnd>
 static void linear_of(const LinearArgs& a, const PanelRange& panels, int64_t row_begin,
                       int64_t row_end, void* scratch) {
-  const int64_t rows = row_end - row_begin;
-  const bool few = rows <= most_few(a.weight.codec, rows);
+  const bool stream = streams_rows(a.weight.codec, row_end - row_begin, a.streams);
   const auto linear =
-      few ? linear_few<kFloats, kFirst, kEnd> : linear_many<kFloats, kFirst, kEnd>;
+      stream ? linear_stream<kFloats, kFirst, kEnd> : linear_unpacked<kFloats, kFirst, kEnd>;
   linear(a, panels, row_begin, row_end, static_cast<LinearScratch*>(scratch));
 }
 

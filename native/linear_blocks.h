@@ -63,8 +63,8 @@ static void stream_blocks(const Int8Rows& x, const uint8_t* block, int64_t panel
   const int32_t* start = x.start;
   const int16_t* whole_sums = x.whole_sums;
   const int64_t tiles = x.tiles;
-  const int64_t of_tile = NP == 1 ? 0 : asked.bytes / (blocks * P::kTiles) + 1;
-  int64_t next = 0, next_end = 0;
+  Asking asking{};
+  if constexpr (NP > 1) asking = Asking::of<NP>(asked.next, blocks * P::kTiles, nullptr);
   for (int64_t b = 0; b < blocks; ++b, block += P::kBlockBytes) {
     P p[NP];
 HEADRACE_UNROLL
@@ -80,9 +80,7 @@ HEADRACE_UNROLL
     }
     for (int t = 0; t < P::kTiles; ++t, tile += P::kTileBytes) {
       for (int64_t at = 0; NP == 1 && at < P::kTileBytes; at += 64) prefetch(tile + ahead + at);
-      for (next_end += of_tile; NP > 1 && next < next_end; next += 64) {
-        prefetch_far(asked.next + next);
-      }
+      if constexpr (NP > 1) Asking::turn<NP>(asking);
       typename P::Tile w_tile[NP];
 HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) w_tile[j] = P::open_tile(block + j * panel, tile + j * panel, t);

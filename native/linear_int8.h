@@ -29,13 +29,15 @@ HEADRACE_INLINE bool panels_pair(Codec codec, int64_t rows) {
          rows > headrace::tile_bytes(f) / (2 * kTile);
 }
 
-// Up to how many rows operands are made in registers, for some rows at a time: as long as that costs less
-// than an unpacked copy, whose making and reading the first rows wait for. Seen at avx512; scales of two
-// groups, and minimums, leave it fewer instructions that nothing else waits for.
-HEADRACE_INLINE int64_t most_few(Codec codec, int64_t rows) {
-  if (!panels_pair(codec, rows)) return 2 * kStreamRows;
+// Whether operands of so many rows are made in registers, for some rows at a time: as long as that costs less
+// than an unpacked copy, whose making and reading the first rows wait for. Seen at avx512: where `beside` dot
+// products nothing waits for it, one plane of at most four bits, of which a copy is twice as long or more, is
+// unpacked so for any number of rows. Scales of two groups, and minimums, leave fewer such instructions.
+HEADRACE_INLINE bool streams_rows(Codec codec, int64_t rows, bool beside) {
+  if (!panels_pair(codec, rows)) return rows <= 2 * kStreamRows;
   const CodecFacts& f = facts(codec);
-  return f.groups == 1 && !f.mins ? 48 : 24;
+  if (f.groups == 1 && f.low_bits <= 4 && f.high_bits == 0 && beside) return true;
+  return rows <= (f.groups == 1 && !f.mins ? 48 : 24);
 }
 
 // Rows that go over unpacked weights together: the more, the less unpacking. At most what a pass has; with
@@ -64,8 +66,8 @@ HEADRACE_UNROLL
   const int32_t* start = x.start;
   const float* msum = x.sums;
   const int64_t tiles = x.tiles;
-  const int64_t of_tile = NP == 1 ? 0 : asked.bytes / (blocks * P::kTiles) + 1;
-  int64_t next = 0, next_end = 0;
+  Asking asking{};
+  if constexpr (NP > 1) asking = Asking::of<NP>(asked.next, blocks * P::kTiles, nullptr);
   for (int64_t b = 0; b < blocks; ++b, block += P::kBlockBytes) {
     P p[NP];
 HEADRACE_UNROLL
@@ -75,9 +77,7 @@ HEADRACE_UNROLL
     for (int64_t at = 0; NP == 1 && at < P::kHeaderBytes; at += 64) prefetch(block + ahead + at);
     for (int t = 0; t < P::kTiles; ++t, tile += P::kTileBytes) {
       for (int64_t at = 0; NP == 1 && at < P::kTileBytes; at += 64) prefetch(tile + ahead + at);
-      for (next_end += of_tile; NP > 1 && next < next_end; next += 64) {
-        prefetch_far(asked.next + next);
-      }
+      if constexpr (NP > 1) Asking::turn<NP>(asking);
       decltype(P::open_tile(block, tile, t)) w_tile[NP];
 HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) w_tile[j] = P::open_tile(block + j * panel, tile + j * panel, t);

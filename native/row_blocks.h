@@ -126,7 +126,8 @@ struct Asking {
   const float* residual;
   int64_t residual_stride;
 
-  // Of a loop of so many turns. `there`: lines that are at hand, in the place of outputs that are not asked for.
+  // Of a loop of so many turns. `there`: lines that are at hand, in the place of outputs that are not asked for,
+  // or null where a loop asks for none.
   template <int NP>
   HEADRACE_INLINE Asking of(const NextBlock& n, int64_t turns, const float* there) {
     const Outputs& o = n.outputs;
@@ -142,7 +143,7 @@ struct Asking {
   }
   template <int NP>
   HEADRACE_INLINE void turn(Asking& a) {
-    Outputs::ask_row<NP>(a.y, a.residual);
+    if (a.y != nullptr) Outputs::ask_row<NP>(a.y, a.residual);
     for (int64_t line = 0; line < a.step; line += 64) {
 HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) prefetch_far(a.weights + j * a.panel + line);

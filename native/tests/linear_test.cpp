@@ -129,6 +129,15 @@ void check_not_finite(const Kernels& kernels, Checks& checks, Codec codec) {
   }
 }
 
+// Products of many rows as they are on processors where operands are made in the other way.
+void check_the_other_way(Kernels kernels, Checks& checks) {
+  kernels.streams = !kernels.streams;
+  for (const Codec codec : {Codec::q8_0, Codec::q4_0, Codec::q4_1, Codec::q5_k, Codec::q4_k, Codec::iq4_xs,
+                            Codec::mxfp4, Codec::i4_128, Codec::u4_128, Codec::tq2_0, Codec::q1_0}) {
+    check_shape(kernels, checks, codec, kBlocksOf256[1]);
+  }
+}
+
 }  // namespace
 
 void linear_suite(const Kernels& kernels, Checks& checks) {
@@ -150,6 +159,7 @@ void linear_suite(const Kernels& kernels, Checks& checks) {
     check_not_finite(kernels, checks, codec);
   }
   check_extremes(kernels, checks);
+  check_the_other_way(kernels, checks);
 }
 
 void books_suite(const Kernels& kernels, Checks& checks) {
