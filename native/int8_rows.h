@@ -84,8 +84,8 @@ HEADRACE_UNROLL
   });
 }
 
-// What a pass over panels prefetches. One panel: kPrefetchBytes ahead of itself, up to `end`. Two: `next`, the
-// pass's share of the two after them, and the outputs of its rows.
+// What some rows prefetch as they meet panels. One panel: kPrefetchBytes ahead of itself, up to `end`. Two: `next`,
+// their share of the two after them, and their outputs.
 struct Ahead {
   const uint8_t* end;
   NextBlock next;

@@ -340,8 +340,8 @@ struct Kernels {
   const Product& (*product)(Codec codec, bool many_rows);
   // Rows of x from which on the product for many is the faster one; its bits are those of few.
   int64_t (*many_from)(Codec codec);
-  // Whether bits are shifted and masked beside dot products, not in their place: operands are then made in
-  // registers for any number of rows.
+  // Whether bits are shifted and masked beside dot products, not in their place: operands of kinds of one plane of
+  // at most four bits, and one scale a tile, are then made in registers for any number of rows.
   bool streams;
   void (*norm)(const NormArgs&, int64_t row_begin, int64_t row_end);
   void (*embed)(const EmbedArgs&, int64_t row_begin, int64_t row_end);

@@ -4,7 +4,8 @@
 
 namespace headrace {
 
-// Processors of AMD have four vector ports, two of which multiply (Zen 5); those of Intel two, which do all.
+// Zen 5 has four vector ports, two of which multiply; earlier processors of AMD with AVX-512 were not measured.
+// Those of Intel have two, which do all.
 const Kernels& avx512_kernels() {
   static const Kernels kernels = [] {
     Kernels level = kKernels;

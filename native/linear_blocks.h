@@ -1,5 +1,5 @@
 // Sums of the kinds that sum blocks (codecs.h): what a tile adds is a whole number, and a block of 256 meets
-// floats once. For few rows (stream_blocks) and for many (unpacked_sums), in one order.
+// floats once. From packed blocks (stream_blocks) and from unpacked ones (unpacked_sums), in one order.
 //
 // A product of a tile's sum and its scale is below 2^24 (the most is IQ4_XS's, 32 * 127 * 127 * 32), so it
 // is exact in f32; their sum rounds only where it passes 2^24. Mins sum to at most 8 * 63 * 32 * 127 < 2^21.

@@ -1,8 +1,8 @@
 // y = W x for quantised weights: an exact integer sum for each group of a tile, then its scale.
 //
-// Few rows: operands go from the packed block into registers (stream_tiles, one for each kind).
-// Many rows: a block of k is unpacked once and every block of rows runs over it (unpacked_sums, one
-// for each number of groups, with and without mins). Both build a row's sum in one order.
+// Operands go from the packed block into registers for some rows at a time (stream_tiles, one for each
+// kind), or a block of k is unpacked once and every block of rows runs over it (unpacked_sums, one for
+// each number of groups, with and without mins). streams_rows has which. Both build a row's sum in one order.
 
 #pragma once
 
@@ -30,9 +30,10 @@ HEADRACE_INLINE bool panels_pair(Codec codec, int64_t rows) {
 }
 
 // Whether operands of so many rows are made in registers, for some rows at a time: as long as that costs less
-// than an unpacked copy, whose making and reading the first rows wait for. Seen at avx512: where `beside` dot
-// products nothing waits for it, one plane of at most four bits, of which a copy is twice as long or more, is
-// unpacked so for any number of rows. Scales of two groups, and minimums, leave fewer such instructions.
+// than an unpacked copy, whose making and reading the first rows wait for. Seen at avx512: up to 48 rows, fewer
+// where scales of two groups, or minimums, leave fewer instructions that nothing else waits for. Where shifts
+// and masks run `beside` dot products, any number of rows of one plane of at most four bits, of which a copy is
+// twice as long or more.
 HEADRACE_INLINE bool streams_rows(Codec codec, int64_t rows, bool beside) {
   if (!panels_pair(codec, rows)) return rows <= 2 * kStreamRows;
   const CodecFacts& f = facts(codec);
@@ -40,7 +41,7 @@ HEADRACE_INLINE bool streams_rows(Codec codec, int64_t rows, bool beside) {
   return rows <= (f.groups == 1 && !f.mins ? 48 : 24);
 }
 
-// Rows that go over unpacked weights together: the more, the less unpacking. At most what a pass has; with
+// Rows that go over weights together, unpacked or not: the more, the less unpacking and reading. At most what a pass has; with
 // wide rows as many as leave half of a second-level cache to all else; but 192 are worth unpacking for.
 constexpr int64_t kMostInt8Rows = 512, kLeastInt8Rows = 192, kInt8RowsBytes = 512 << 10;
 
@@ -187,7 +188,7 @@ HEADRACE_UNROLL
   }
 }
 
-// Few rows: `count` panels front to back. `asked`: of a pass over some rows.
+// Some rows: `count` panels front to back. `asked`: what these rows prefetch.
 template <Codec C>
 static void stream_int8(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
                         int64_t rows, const Ahead& asked, float* sums) {
@@ -235,7 +236,7 @@ static void unpacked_rows(const LinearArgs& a, const Unpacked* w, int64_t panel,
 constexpr int64_t kUnpackedBytes = kBlockPanels * kUnpackedTiles * sizeof(UnpackedTile<2, true>);
 static_assert(sizeof(UnpackedBlock) <= 8 * sizeof(UnpackedTile<2, true>));
 
-// Many rows: blocks of k, and of rows within each.
+// Rows over an unpacked copy: blocks of k, and of rows within each.
 template <Codec C>
 static void block_int8(const LinearArgs& a, int64_t panel, int64_t count, int64_t row, int64_t rows,
                        uint8_t* unpacked, float* sums) {

@@ -16,6 +16,9 @@ struct Shape {
 // Tails of 16 outputs and of 32 inputs, one and many panels, one and many tiles.
 constexpr Shape kShapes[] = {{1, 32}, {16, 64}, {33, 96}, {20, 1056}, {100, 160}};
 constexpr Shape kBlocksOf256[] = {{1, 256}, {33, 512}, {18, 1280}};
+// 192 rows of so many inputs go over weights together, and panels are enough that rows are not cut for a thread.
+constexpr Shape kWide = {250, 2816};
+constexpr int64_t kRowsOfPasses = 197;
 constexpr Shape kTails[] = {{3, 1}, {17, 2}, {48, 33}, {31, 172}, {64, 47}};
 
 PackedLinear packed(Backend& backend, const StoredMatrix& w, std::vector<float> bias) {
@@ -129,9 +132,27 @@ void check_not_finite(const Kernels& kernels, Checks& checks, Codec codec) {
   }
 }
 
+// More rows than go over weights together are as those that go alone, the last ones of each pass too.
+void check_passes(const Kernels& kernels, Checks& checks, Codec codec) {
+  Random random(5);
+  Backend backend(kernels, 1);
+  const PackedLinear weight = packed(backend, random_matrix(codec, kWide.out, kWide.in, 6), {});
+  const std::vector<float> x = random.values(kRowsOfPasses * kWide.in, 2.0f);
+  std::vector<float> y(static_cast<size_t>(kRowsOfPasses * kWide.out));
+  backend.linear(weight.view(), x.data(), kRowsOfPasses, {}, nullptr, 1.0f, y.data());
+  for (const int64_t row : {int64_t{0}, int64_t{97}, int64_t{98}, int64_t{99}, kRowsOfPasses - 1}) {
+    std::vector<float> alone(static_cast<size_t>(kWide.out));
+    backend.linear(weight.view(), x.data() + row * kWide.in, 1, {}, nullptr, 1.0f, alone.data());
+    checks.equal(rows_of(y, kWide.out, row, row + 1), alone,
+                 std::string("passes, ") + facts(codec).name + ", row " + std::to_string(row));
+  }
+}
+
 // Products of many rows as they are on processors where operands are made in the other way.
 void check_the_other_way(Kernels kernels, Checks& checks) {
+  for (const Codec codec : {Codec::q4_0, Codec::q4_k}) check_passes(kernels, checks, codec);
   kernels.streams = !kernels.streams;
+  for (const Codec codec : {Codec::q4_0, Codec::q4_k}) check_passes(kernels, checks, codec);
   for (const Codec codec : {Codec::q8_0, Codec::q4_0, Codec::q4_1, Codec::q5_k, Codec::q4_k, Codec::iq4_xs,
                             Codec::mxfp4, Codec::i4_128, Codec::u4_128, Codec::tq2_0, Codec::q1_0}) {
     check_shape(kernels, checks, codec, kBlocksOf256[1]);
