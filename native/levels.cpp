@@ -28,9 +28,17 @@ const Kernels& neon_dotprod_kernels();
 #endif
 
 #if defined(__x86_64__)
-// What the level avx512 is on this machine: one name and the same bits, with or without VBMI.
+// What the level avx512 is on this machine: one name and the same bits, with or without VBMI, and whatever
+// ports there are. Zen 5 has four vector ports, two of which multiply; earlier processors of AMD with AVX-512
+// were not measured. Those of Intel have two, which do all.
 const Kernels& best_avx512_kernels() {
-  return __builtin_cpu_supports("avx512vbmi") ? avx512_vbmi_kernels() : avx512_kernels();
+  static const Kernels kernels = [] {
+    Kernels best =
+        __builtin_cpu_supports("avx512vbmi") ? avx512_vbmi_kernels() : avx512_kernels();
+    best.streams = __builtin_cpu_is("amd");
+    return best;
+  }();
+  return kernels;
 }
 #endif
 

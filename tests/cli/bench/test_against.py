@@ -24,7 +24,7 @@ MOCK = f"{sys.executable} -m headrace bench mock --port {{port}} --ttft 20 --tpo
 @pytest.mark.process
 def test_both_are_started_measured_and_ended() -> None:
     command = [sys.executable, "-m", "headrace", "bench", "against", MOCK, str(embedded_model())]
-    command += ["--cases", "decode,prefill-512", "--minutes", "0.01", "--seed", "5", "--json"]
+    command += ["--cases", "decode,prefill-512", "--minutes", "0.1", "--seed", "5", "--json"]
     command += ["--", "--max-num-seqs", "3"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
