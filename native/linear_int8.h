@@ -41,8 +41,9 @@ HEADRACE_INLINE bool streams_rows(Codec codec, int64_t rows, bool beside) {
   return rows <= (f.groups == 1 && !f.mins ? 48 : 24);
 }
 
-// Rows that go over weights together, unpacked or not: the more, the less unpacking and reading. At most what a pass has; with
-// wide rows as many as leave half of a second-level cache to all else; but 192 are worth unpacking for.
+// Rows that go over weights together, unpacked or not: the more, the less unpacking and reading. At most
+// what a pass has; with wide rows as many as leave half of a second-level cache to all else; but 192 are
+// worth unpacking for.
 constexpr int64_t kMostInt8Rows = 512, kLeastInt8Rows = 192, kInt8RowsBytes = 512 << 10;
 
 HEADRACE_INLINE int64_t most_int8_rows(int64_t tiles) {

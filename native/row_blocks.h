@@ -115,9 +115,9 @@ HEADRACE_UNROLL
   }
 };
 
-// Where a loop that asks for the next block, or the next panels, has come to. Each of its turns asks for as much of
-// the weights, a line perhaps several times, and for the outputs of one row, behind the last of them for those of rows that come next:
-// turns that differed cost more, by branches that were not foreseen, than what is asked for in vain.
+// Where a loop that asks for the next block, or the next panels, has come to. Each of its turns asks for as
+// much of the weights, a line perhaps several times, and for the outputs of one row, behind the last of them
+// for those of rows that come next: turns that differed cost more, by branches that were not foreseen, than what is asked for in vain.
 struct Asking {
   const uint8_t* weights;
   int64_t panel, step;

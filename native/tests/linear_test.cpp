@@ -148,11 +148,13 @@ void check_passes(const Kernels& kernels, Checks& checks, Codec codec) {
   }
 }
 
-// Products of many rows as they are on processors where operands are made in the other way.
-void check_the_other_way(Kernels kernels, Checks& checks) {
-  for (const Codec codec : {Codec::q4_0, Codec::q4_k}) check_passes(kernels, checks, codec);
+// Products of many rows in both ways to make operands, whichever this processor takes.
+void check_both_ways(Kernels kernels, Checks& checks) {
+  for (int way = 0; way < 2; ++way) {
+    kernels.streams = !kernels.streams;
+    for (const Codec codec : {Codec::q4_0, Codec::q4_k}) check_passes(kernels, checks, codec);
+  }
   kernels.streams = !kernels.streams;
-  for (const Codec codec : {Codec::q4_0, Codec::q4_k}) check_passes(kernels, checks, codec);
   for (const Codec codec : {Codec::q8_0, Codec::q4_0, Codec::q4_1, Codec::q5_k, Codec::q4_k, Codec::iq4_xs,
                             Codec::mxfp4, Codec::i4_128, Codec::u4_128, Codec::tq2_0, Codec::q1_0}) {
     check_shape(kernels, checks, codec, kBlocksOf256[1]);
@@ -180,7 +182,7 @@ void linear_suite(const Kernels& kernels, Checks& checks) {
     check_not_finite(kernels, checks, codec);
   }
   check_extremes(kernels, checks);
-  check_the_other_way(kernels, checks);
+  check_both_ways(kernels, checks);
 }
 
 void books_suite(const Kernels& kernels, Checks& checks) {
