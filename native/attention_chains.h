@@ -19,7 +19,7 @@ struct ChainProducts {
   HEADRACE_INLINE void store_q(float* to, F q, int64_t n) { store_n(to, q, n); }
 
   // Sums wait in memory between tiles: the chains need all the registers.
-  template <int MR, int NP, class Keys, bool Stream>
+  template <int MR, int NP, class Keys, Streams S>
   HEADRACE_APART void score_groups(const SpanGroups& span, int64_t g, const float* q, int64_t d,
                                    const NextGroups& next, float* scores) {
     using T = typename Keys::T;
@@ -31,8 +31,10 @@ struct ChainProducts {
       C c;
       C::clear(c);
       for (int64_t p = 0; p < pairs; ++p) {
-        for (int j = 0; j < NP; ++j) ask_ahead<Stream, Keys>(k + j * apart, span.k_ahead[g + j], p);
-        if constexpr (!Stream) NextGroups::ask(next, begin / 2 + p);
+        for (int j = 0; j < NP; ++j) {
+          ask_ahead<S != Streams::no, Keys>(k + j * apart, span.k_ahead[g + j], p);
+        }
+        if constexpr (S == Streams::no) NextGroups::ask(next, begin / 2 + p);
         C::pair(c, q + begin + 2 * p, d, k, apart);
         k += Keys::kPair;
       }
@@ -48,12 +50,12 @@ HEADRACE_UNROLL
     }
   }
 
-  template <int MR, class Keys, bool Stream>
+  template <int MR, class Keys, Streams S>
   HEADRACE_INLINE void score(const SpanGroups& span, int64_t first, int64_t end, const float* q,
                              int64_t d, const NextGroups& next, float* scores) {
     for (int64_t g = first; g < end; g += kBlockPanels) {
       with_panels(end - g < kBlockPanels ? end - g : kBlockPanels, [&]<int NP>() {
-        score_groups<MR, NP, Keys, Stream>(span, g, q, d, g == first ? next : NextGroups{}, scores);
+        score_groups<MR, NP, Keys, S>(span, g, q, d, g == first ? next : NextGroups{}, scores);
       });
     }
   }
@@ -70,7 +72,7 @@ HEADRACE_UNROLL
     return sums;
   }
 
-  template <int MR, int NP, class Values, bool Stream>
+  template <int MR, int NP, class Values, Streams S>
   HEADRACE_APART void mix_panels(const SpanGroups& span, const Seen& seen, int64_t panel,
                                  const float* p, const float* keep, float* mixed, int64_t width) {
     using T = typename Values::T;
@@ -94,7 +96,7 @@ HEADRACE_UNROLL
         }
         for (; t + 2 <= n; t += 2) {
           for (int j = 0; j < NP; ++j) {
-            ask_ahead<Stream, Values>(v + j * kPanel, span.v_ahead[at / kLanes], t / 2);
+            ask_ahead<S != Streams::no, Values>(v + j * kPanel, span.v_ahead[at / kLanes], t / 2);
           }
           C::pair(c, p + at + t, kSpan, v, kPanel);
           v += Values::kPair;
@@ -113,13 +115,13 @@ HEADRACE_UNROLL
     }
   }
 
-  template <int MR, class Values, bool Stream>
+  template <int MR, class Values, Streams S>
   HEADRACE_INLINE void mix(const SpanGroups& span, const Seen& seen, const float* p,
                            const float* keep, float* mixed, int64_t panels) {
     for (int64_t panel = 0; panel < panels; panel += kBlockPanels) {
       const int64_t left = panels - panel;
       with_panels(left < kBlockPanels ? left : kBlockPanels, [&]<int NP>() {
-        mix_panels<MR, NP, Values, Stream>(span, seen, panel, p, keep, mixed, panels * kLanes);
+        mix_panels<MR, NP, Values, S>(span, seen, panel, p, keep, mixed, panels * kLanes);
       });
     }
   }

@@ -53,13 +53,15 @@ struct PairProducts {
   template <class Pairs>
   static constexpr int64_t kEvery = kLine / kPair<Pairs>;
 
-  // The line of the next span that lies where this one does, into the second level: the first one
-  // holds little more than a span of K and V.
-  template <bool Stream, class Pairs>
-  HEADRACE_INLINE void ask_far(const typename Pairs::T* at, int64_t ahead, int64_t pair) {
-    if constexpr (Stream) {
-      if (pair % kEvery<Pairs> == 0) prefetch_far(reinterpret_cast<const uint8_t*>(at) + ahead);
-    }
+  // The line of the next span that lies where this one does. Where other blocks of rows meet this span first,
+  // into the second level: the first one holds little more than a span of K and V.
+  template <Streams S, class Pairs>
+  HEADRACE_INLINE void ask_line(const typename Pairs::T* at, int64_t ahead, int64_t pair) {
+    if constexpr (S == Streams::no) return;
+    if (pair % kEvery<Pairs> != 0) return;
+    const uint8_t* line = reinterpret_cast<const uint8_t*>(at) + ahead;
+    if constexpr (S == Streams::once) prefetch(line);
+    if constexpr (S == Streams::again) prefetch_far(line);
   }
 
   // NP pairs of the next span's K, from pair `n` on of those of NP groups of 16 tokens, `of_group` each,
@@ -84,7 +86,7 @@ HEADRACE_UNROLL
     }
   }
 
-  template <int MR, int NP, class Keys, bool Stream>
+  template <int MR, int NP, class Keys, Streams S>
   HEADRACE_APART void score_groups(const SpanGroups& span, int64_t g, const uint16_t* q, int64_t d,
                                    const NextGroups& next, float* scores) {
     using T = typename Keys::T;
@@ -96,14 +98,17 @@ HEADRACE_UNROLL
       clear(c);
       const int64_t first = begin / 2 * Keys::kPair;
       for (int64_t p = 0; p < pairs; ++p) {
-        if constexpr (Stream) {
+        if constexpr (S == Streams::again) {
           ask_in_order<Keys>(k, span.k_ahead + g, (begin / 2 + p) * NP, d / 2);
-        } else {
-          NextGroups::ask(next, begin / 2 + p);
         }
+        if constexpr (S == Streams::no) NextGroups::ask(next, begin / 2 + p);
         I of[NP];
 HEADRACE_UNROLL
-        for (int j = 0; j < NP; ++j) of[j] = pairs_from<Keys>(k[j] + first + p * Keys::kPair);
+        for (int j = 0; j < NP; ++j) {
+          const T* at = k[j] + first + p * Keys::kPair;
+          if constexpr (S == Streams::once) ask_line<S, Keys>(at, span.k_ahead[g + j], begin / 2 + p);
+          of[j] = pairs_from<Keys>(at);
+        }
 HEADRACE_UNROLL
         for (int i = 0; i < MR; ++i) {
 HEADRACE_UNROLL
@@ -123,11 +128,11 @@ HEADRACE_UNROLL
     }
   }
 
-  template <int MR, class Keys, bool Stream>
+  template <int MR, class Keys, Streams S>
   HEADRACE_INLINE void score(const SpanGroups& span, int64_t first, int64_t end, const uint16_t* q,
                              int64_t d, const NextGroups& next, float* scores) {
     with_rows<kGroups>(end - first, [&]<int NP>() {
-      score_groups<MR, NP, Keys, Stream>(span, first, q, d, next, scores);
+      score_groups<MR, NP, Keys, S>(span, first, q, d, next, scores);
     });
   }
 
@@ -158,14 +163,14 @@ HEADRACE_UNROLL
   }
 
   // Adds a pair of tokens, of whose values those of `kept` stay.
-  template <int MR, int NP, class Values, bool Stream, bool Edge>
+  template <int MR, int NP, class Values, Streams S, bool Edge>
   HEADRACE_INLINE void add_tokens(F (&c)[MR][NP], const uint16_t* p, const typename Values::T* v,
                                   int64_t ahead, int64_t pair, I kept) {
     constexpr int64_t kPanel = kLanes / 2 * Values::kPair;
     I of[NP];
 HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) {
-      ask_far<Stream, Values>(v + j * kPanel, ahead, pair);
+      ask_line<S, Values>(v + j * kPanel, ahead, pair);
       of[j] = pairs_from<Values>(v + j * kPanel);
       if constexpr (Edge) of[j] = _mm512_and_si512(of[j], kept);
     }
@@ -176,7 +181,7 @@ HEADRACE_UNROLL
     }
   }
 
-  template <int MR, int NP, class Values, bool Stream>
+  template <int MR, int NP, class Values, Streams S>
   HEADRACE_APART void mix_panels(const SpanGroups& span, const Seen& seen, int64_t panel,
                                  const uint16_t* p, const float* keep, float* mixed,
                                  int64_t width) {
@@ -192,15 +197,15 @@ HEADRACE_UNROLL
       int64_t t = seen.begin > at ? seen.begin - at : 0;
       v += t / 2 * Values::kPair;
       if (t % 2 != 0) {
-        add_tokens<MR, NP, Values, Stream, true>(c, p + at + t - 1, v, ahead, t / 2, second_only);
+        add_tokens<MR, NP, Values, S, true>(c, p + at + t - 1, v, ahead, t / 2, second_only);
         v += Values::kPair;
         ++t;
       }
       for (; t + 2 <= n; t += 2, v += Values::kPair) {
-        add_tokens<MR, NP, Values, Stream, false>(c, p + at + t, v, ahead, t / 2, first_only);
+        add_tokens<MR, NP, Values, S, false>(c, p + at + t, v, ahead, t / 2, first_only);
       }
       if (t < n) {
-        add_tokens<MR, NP, Values, Stream, true>(c, p + at + t, v, ahead, t / 2, first_only);
+        add_tokens<MR, NP, Values, S, true>(c, p + at + t, v, ahead, t / 2, first_only);
       }
     }
 HEADRACE_UNROLL
@@ -213,14 +218,14 @@ HEADRACE_UNROLL
     }
   }
 
-  template <int MR, class Values, bool Stream>
+  template <int MR, class Values, Streams S>
   HEADRACE_INLINE void mix(const SpanGroups& span, const Seen& seen, const float* p,
                            const float* keep, float* mixed, int64_t panels) {
     constexpr int kMost = kPanels<MR, Values>;
     for (int64_t panel = 0; panel < panels; panel += kMost) {
       const int64_t left = panels - panel;
       with_rows<kMost>(left < kMost ? left : kMost, [&]<int NP>() {
-        mix_panels<MR, NP, Values, Stream>(span, seen, panel, reinterpret_cast<const uint16_t*>(p),
+        mix_panels<MR, NP, Values, S>(span, seen, panel, reinterpret_cast<const uint16_t*>(p),
                                            keep, mixed, panels * kLanes);
       });
     }

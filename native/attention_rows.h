@@ -127,7 +127,7 @@ struct SpanRows {
 
 // One span for MR rows from `row` on, that see this of it. Which readers these are is looked up here,
 // so that every level has each of them once for K and once for V, and not once for each pair.
-template <class Way, int MR, bool Stream>
+template <class Way, int MR, Streams S>
 static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen* seen,
                       const RowState& s, int64_t row, const NextGroups& next) {
   alignas(64) float scores[MR * kSpan];
@@ -140,15 +140,15 @@ static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen
     const auto* q = static_cast<const typename Products::Q*>(s.q) + row * a.kv.head_dim;
     constexpr bool kDecoded = kNarrow<K> && MR > Way::kDirect;
     if (kDecoded || (kNarrow<K> && span.k_decoded)) {
-      Products::template score<MR, BF16Pairs, Stream>(span, first, end, q, a.kv.head_dim, next,
+      Products::template score<MR, BF16Pairs, S>(span, first, end, q, a.kv.head_dim, next,
                                                       scores);
     } else if constexpr (!kDecoded) {
-      Products::template score<MR, typename K::Keys, Stream>(span, first, end, q, a.kv.head_dim,
-                                                             next, scores);
+      Products::template score<MR, typename K::Keys, S>(span, first, end, q, a.kv.head_dim, next,
+                                                        scores);
     }
     if constexpr (kNarrow<K>) {
       for (int64_t g = first; g < end && !span.near; ++g) {
-        ask_scales<Stream, K>(span.k[g], span.k_ahead[g]);
+        ask_scales<S != Streams::no, K>(span.k[g], span.k_ahead[g]);
         for (int i = 0; i < MR; ++i) {
           float* sums = scores + i * kSpan + g * kLanes;
           store(sums, K::scored(span.k[g], a.kv.k_scale, load(sums)));
@@ -158,7 +158,9 @@ static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen
   });
   with_reader(a.kv.v_codec, [&]<class V>() {
     using Products = typename Way::template Products<V>;
-    for (int64_t g = first; g < end; ++g) ask_scales<Stream, V>(span.v[g], span.v_ahead[g]);
+    for (int64_t g = first; g < end; ++g) {
+      ask_scales<S != Streams::no, V>(span.v[g], span.v_ahead[g]);
+    }
     bool plain = a.softcap == 0.0f && a.slopes == nullptr;
     for (int i = 0; i < MR; ++i) plain = plain && seen[i].shown == kWhole;
     const auto softened = plain ? soften<Products, V, MR, true> : soften<Products, V, MR, false>;
@@ -166,10 +168,10 @@ static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen
     float* mixed = s.mixed + row * a.kv.v_panels * kLanes;
     constexpr bool kDecoded = kNarrow<V> && MR > Way::kDirect;
     if (kDecoded || (kNarrow<V> && span.v_decoded)) {
-      Products::template mix<MR, BF16Pairs, Stream>(span, all, scores, keep, mixed,
+      Products::template mix<MR, BF16Pairs, S>(span, all, scores, keep, mixed,
                                                     a.kv.v_panels);
     } else if constexpr (!kDecoded) {
-      Products::template mix<MR, typename V::Values, Stream>(span, all, scores, keep, mixed,
+      Products::template mix<MR, typename V::Values, S>(span, all, scores, keep, mixed,
                                                              a.kv.v_panels);
     }
   });
@@ -222,13 +224,15 @@ HEADRACE_APART void span_all(const AttentionArgs& a, const SpanGroups& span, con
     }
     if (stream) {
       with_rows<Way::kFew>(now, [&]<int MR>() {
-        span_rows<Way, MR, true>(a, span, seen, s, of.row + i, NextGroups{});
+        const auto rows = of.rows == now ? span_rows<Way, MR, Streams::once>
+                                         : span_rows<Way, MR, Streams::again>;
+        rows(a, span, seen, s, of.row + i, NextGroups{});
       });
       continue;
     }
     const NextGroups next = NextGroups::share(a.kv, span, i, now, of.rows);
     with_rows<Way::kRows>(now, [&]<int MR>() {
-      span_rows<Way, MR, false>(a, span, seen, s, of.row + i, next);
+      span_rows<Way, MR, Streams::no>(a, span, seen, s, of.row + i, next);
     });
   }
 }

@@ -60,6 +60,10 @@ struct NextGroups {
   }
 };
 
+// Whether K and V stream from memory as a block of rows meets them, and so prefetch those of the next span: not
+// of many rows (NextGroups); once, where no other block meets the same; or again for each block.
+enum class Streams { no, once, again };
+
 constexpr uint64_t kWhole = ~uint64_t{0};
 
 // Positions of a span that a token sees, a bit for each: those of `shown`, all of which lie in
