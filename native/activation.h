@@ -1,7 +1,8 @@
 // Activations, value by value.
 //
 // Normal distribution and sigmoids are computed by their small side, so that nothing cancels in the
-// negative tails. Coefficients are relative minimax fits over the ranges named, in float64, rounded.
+// negative tails. Coefficients are relative minimax fits over the ranges named, in float64,
+// rounded.
 
 #pragma once
 
@@ -40,8 +41,8 @@ HEADRACE_INLINE F tanh(F x) {
 // cap * tanh(x / cap).
 HEADRACE_INLINE F soft_capped(F x, F cap) { return mul(cap, tanh(div(x, cap))); }
 
-// The upper tail of the normal distribution, Phi(-a), for a in [0, 14.5]: exp(-a^2 / 2) P(a) / Q(a),
-// with a fit good to 6e-9. From 14.5 on it is zero, as denormals are.
+// The upper tail of the normal distribution, Phi(-a), for a in [0, 14.5]: exp(-a^2 / 2) P(a) /
+// Q(a), with a fit good to 6e-9. From 14.5 on it is zero, as denormals are.
 HEADRACE_INLINE F normal_tail(F a) {
   F p = splat(0x1.0dc43ep-8f);
   p = fma(p, a, splat(0x1.4cde12p-5f));
@@ -72,7 +73,8 @@ struct Gelu {
     return sub(at_least(zero(), x), mul(a, normal_tail(a)));
   }
 };
-// (1 + tanh z) / 2 = 1 / (1 + exp(-2 z)), with 2 z = x (2 sqrt(2 / pi) + 2 sqrt(2 / pi) 0.044715 x^2).
+// (1 + tanh z) / 2 = 1 / (1 + exp(-2 z)), with 2 z = x (2 sqrt(2 / pi) + 2 sqrt(2 / pi) 0.044715
+// x^2).
 struct GeluTanh {
   HEADRACE_INLINE F of(F x, float) {
     const F slope = fma(splat(0x1.2444f2p-4f), mul(x, x), splat(0x1.988454p+0f));
@@ -113,7 +115,7 @@ struct Up<SwigluClamped> {
   HEADRACE_INLINE F of(F x) { return SwigluClamped::up(x); }
 };
 
-// Values ahead of which memory is asked for: what has to be under way for one stream of three.
+// How many values ahead memory is prefetched: what has to be under way for one stream of three.
 constexpr int64_t kActivationAhead = 512;
 
 template <class Function>

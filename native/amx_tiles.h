@@ -11,7 +11,8 @@
 
 namespace {
 
-// What LDTILECFG reads (Intel's manual, volume 1, chapter 18): palette 1 and the shape of each tile.
+// What LDTILECFG reads (Intel's manual, volume 1, chapter 18): palette 1 and the shape of each
+// tile.
 struct alignas(64) TileConfig {
   uint8_t palette = 1;
   uint8_t start_row = 0;

@@ -60,8 +60,8 @@ class MatrixRows {
 // A stored table of rows, each in one piece.
 class Rows : public MatrixRows {
  public:
-  // file: a descriptor, open as long as `data` is there, of the file in which it lies from `place` on;
-  // -1 without one.
+  // file: a descriptor, open as long as `data` is there, of the file in which it lies from `place`
+  // on; -1 without one.
   Rows(const std::string& codec, int64_t width, nanobind::object data, nanobind::object order,
        int file, int64_t place)
       : MatrixRows(codec_of(codec), width), data_(data, "data", 2), order_(order, "row_order", 1) {

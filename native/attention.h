@@ -1,13 +1,14 @@
-// Causal attention of some tokens, seen by some kv heads, with an online softmax. They are of one request
-// or of several whose block tables begin alike: then a span that these share is read once for all. Of few
-// tokens kv heads go through each span one after the other, for their K, and their V, lie behind each other.
+// Causal attention of some tokens, seen by some kv heads, with an online softmax. They are of one
+// request or of several whose block tables begin alike: then a span that these share is read once
+// for all. Of few tokens kv heads go through each span one after the other, for their K, and their
+// V, lie behind each other.
 //
 // Spans of 64 positions at multiples of 64 are visited in ascending order, from the one in which a
-// window begins. For each row (one q head of one token) and span: 64 scores, their maximum,
-// p = exp(score - maximum), then the sums of p and of p * v, older sums scaled by exp(old maximum -
+// window begins. For each row (one q head of one token) and span: 64 scores, their maximum, p =
+// exp(score - maximum), then the sums of p and of p * v, older sums scaled by exp(old maximum -
 // new). Which rows are computed together changes nothing: every row's sums are its own. Positions
-// outside the interval a token sees are left out of its sums, or have p = 0 where others of the item
-// see them and all that p meets is finite; those within it that its mask lacks have p = 0.
+// outside the interval a token sees are left out of its sums, or have p = 0 where others of the
+// item see them and all that p meets is finite; those within it that its mask lacks have p = 0.
 //
 // The sums begin anew in each part of a long context, and are joined (attention_parts.h).
 
@@ -25,18 +26,19 @@ namespace {
 
 static int64_t attention_scratch_bytes(int64_t rows, const KvLayer& kv) {
   const int64_t values = rows * (padded(kv.head_dim) + 2 * sums_width(kv));
-  return values * static_cast<int64_t>(sizeof(float)) + kGroups * (made_k_bytes(kv) + made_v_bytes(kv));
+  return values * static_cast<int64_t>(sizeof(float)) +
+         kGroups * (made_k_bytes(kv) + made_v_bytes(kv));
 }
 
-// Rows of q, and of y, lie scattered over memory: as many as these are asked for ahead of time.
+// Rows of q, and of y, lie scattered over memory: so many of them ahead are prefetched.
 constexpr int64_t kRowsAhead = 6;
 
-HEADRACE_INLINE void ask_row(const float* row, int64_t width) {
+HEADRACE_INLINE void prefetch_row(const float* row, int64_t width) {
   for (int64_t i = 0; i < width; i += kLanes) prefetch(row + i);
 }
 
-// q of every row of a run and a kv head, from row `first` on (rounded as K's codec has it, turned as K is),
-// and empty sums.
+// q of every row of a run and a kv head, from row `first` on (rounded as K's codec has it, turned
+// as K is), and empty sums.
 template <class Way, class K>
 HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& item, int64_t kv_head,
                                 const AttentionRun& run, int64_t first, const RowState& s) {
@@ -57,7 +59,7 @@ HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& ite
     const int32_t token = token_at(row);
     const int64_t head = head_at(row);
     const float* from = q_at(row);
-    if (row + kRowsAhead < end) ask_row(q_at(row + kRowsAhead), d);
+    if (row + kRowsAhead < end) prefetch_row(q_at(row + kRowsAhead), d);
     auto* q = static_cast<typename Products::Q*>(s.q) + row * d;
     if constexpr (kNarrow<K>) {
       if (a.kv.k_rotated) {

@@ -32,9 +32,9 @@ struct ChainProducts {
       C::clear(c);
       for (int64_t p = 0; p < pairs; ++p) {
         for (int j = 0; j < NP; ++j) {
-          ask_ahead<S != Streams::no, Keys>(k + j * apart, span.k_ahead[g + j], p);
+          prefetch_ahead<S != Streams::no, Keys>(k + j * apart, span.k_ahead[g + j], p);
         }
-        if constexpr (S == Streams::no) NextGroups::ask(next, begin / 2 + p);
+        if constexpr (S == Streams::no) NextGroups::prefetch(next, begin / 2 + p);
         C::pair(c, q + begin + 2 * p, d, k, apart);
         k += Keys::kPair;
       }
@@ -96,7 +96,8 @@ HEADRACE_UNROLL
         }
         for (; t + 2 <= n; t += 2) {
           for (int j = 0; j < NP; ++j) {
-            ask_ahead<S != Streams::no, Values>(v + j * kPanel, span.v_ahead[at / kLanes], t / 2);
+            prefetch_ahead<S != Streams::no, Values>(v + j * kPanel, span.v_ahead[at / kLanes],
+                                                     t / 2);
           }
           C::pair(c, p + at + t, kSpan, v, kPanel);
           v += Values::kPair;
@@ -128,8 +129,8 @@ HEADRACE_UNROLL
 };
 
 // How a level multiplies: rows that go together, where there are many and where K and V stream from
-// memory; how many of those may read codes as they are stored, and from how many rows on K and V of few bits
-// are decoded a span at a time; and the way for K or V of a reader.
+// memory; how many of those may read codes as they are stored, and from how many rows on K and V of
+// few bits are decoded a span at a time; and the way for K or V of a reader.
 struct ByChains {
   static constexpr int kRows = kSpanRows, kFew = kSpanRows, kDirect = kSpanRows;
   static constexpr int64_t kDecodedRows = 4 * kSpanRows;

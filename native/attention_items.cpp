@@ -1,8 +1,8 @@
 // Attention of a ragged batch: which tokens go together, and how their work is cut for the threads.
 //
-// An item is a pack of tokens and a kv head, or some, whose K and V are read once for all of them, or a part
-// of what one sees, whose sums are joined with those of the others in ascending order. Rows are computed
-// apart, so that no cut changes a result.
+// An item is a pack of tokens and a kv head, or some, whose K and V are read once for all of them,
+// or a part of what one sees, whose sums are joined with those of the others in ascending order.
+// Rows are computed apart, so that no cut changes a result.
 
 #include <algorithm>
 
@@ -12,26 +12,29 @@
 namespace headrace {
 namespace {
 
-// Rows (tokens x heads of a group) of an attention item, for all of which K and V are read once: as many as leave
-// each thread some items. 96 rows of q, their sums and those of parts that are done are about 170 KiB at head_dim
-// 128; wider heads have fewer, so that scratch stays within a second-level cache.
+// Rows (tokens x heads of a group) of an attention item, for all of which K and V are read once: as
+// many as leave each thread some items. 96 rows of q, their sums and those of parts that are done
+// are about 170 KiB at head_dim 128; wider heads have fewer, so that scratch stays within a
+// second-level cache.
 constexpr int64_t kLeastAttentionRows = 48, kMostAttentionRows = 96;
 constexpr int64_t kAttentionValues = kMostAttentionRows * 128;
 // Of latent layers more, for the values of each span are unpacked for the rows of an item.
 constexpr int64_t kLatentValues = 32 * 576;
 // Rows of an item that are worth unpacking values for, where threads would be idle otherwise.
 constexpr int64_t kLatentRows = 4;
-// Items of attention for each thread where all are alike: one that takes as long as more of them do is cut.
+// Items of attention for each thread where all are alike: one that takes as long as more of them do
+// is cut.
 constexpr int64_t kItemsPerThread = 4;
-// Rows of a kv head of an item that is cut at most: a head's group or two of a token, or some drafts. With those
-// of a prompt there are items enough.
+// Rows of a kv head of an item that is cut at most: a head's group or two of a token, or some
+// drafts. With those of a prompt there are items enough.
 constexpr int64_t kCutRows = 16;
 // Rows of an item of several kv heads at most: their q and sums are 40 KiB at head_dim 128.
 constexpr int64_t kTogetherRows = 32;
 // Beyond any position.
 constexpr int64_t kAll = int64_t{1} << 62;
 
-// Products that an item takes, in those of a q head of a token with a position; its end is counted whole.
+// Products that an item takes, in those of a q head of a token with a position; its end is counted
+// whole.
 int64_t attention_cost(const AttentionArgs& args, const AttentionItem& item) {
   int64_t positions = 0;
   for (int64_t i = 0; i < item.count; ++i) {
@@ -46,9 +49,9 @@ int64_t attention_cost(const AttentionArgs& args, const AttentionItem& item) {
 
 }  // namespace
 
-// Q heads that an item of a latent layer takes of a group, of `packs` for each kv head: all of them where
-// rows and threads allow, so that values are unpacked once. Rows are computed apart, so that no cut
-// changes a result.
+// Q heads that an item of a latent layer takes of a group, of `packs` for each kv head: all of them
+// where rows and threads allow, so that values are unpacked once. Rows are computed apart, so that
+// no cut changes a result.
 int64_t Backend::latent_heads(const AttentionArgs& args, int64_t most_rows, int64_t tile,
                               int64_t packs) {
   const int64_t items = packs * args.kv.heads;
@@ -60,9 +63,10 @@ int64_t Backend::latent_heads(const AttentionArgs& args, int64_t most_rows, int6
   return (args.group + parts - 1) / parts;
 }
 
-// Kv heads that go together where `one` is the item of one of them: as many as rows allow, where an item of
-// them, or a part of it that threads may have apart, is not more than a fair share of the work. K of all heads
-// of a block of tokens lie behind each other, and so do their V: read together they are longer runs of memory.
+// Kv heads that go together where `one` is the item of one of them: as many as rows allow, where an
+// item of them, or a part of it that threads may have apart, is not more than a fair share of the
+// work. K of all heads of a block of tokens lie behind each other, and so do their V: read together
+// they are longer runs of memory.
 int64_t Backend::heads_together(const AttentionArgs& args, const AttentionItem& one,
                                 int64_t most_rows, int64_t share) {
   int64_t rows = 0;
@@ -76,8 +80,8 @@ int64_t Backend::heads_together(const AttentionArgs& args, const AttentionItem& 
   return (args.kv.heads + items - 1) / items;
 }
 
-// Tokens that go together, at most `tile` of them: those of one request, or of several that share K and
-// V, as long as all threads have some.
+// Tokens that go together, at most `tile` of them: those of one request, or of several that share K
+// and V, as long as all threads have some.
 void Backend::pack_runs(const AttentionArgs& args, int64_t tile) {
   const BatchView& batch = args.batch;
   runs_.clear();
@@ -119,8 +123,8 @@ void Backend::pack_runs(const AttentionArgs& args, int64_t tile) {
   }
 }
 
-// Items that are more than a fair share of the work are cut into the parts of what they see: those of few
-// rows of one run, whose sums are little beside K and V.
+// Items that are more than a fair share of the work are cut into the parts of what they see: those
+// of few rows of one run, whose sums are little beside K and V.
 void Backend::cut_items(const AttentionArgs& args, int64_t share) {
   whole_items_.clear();
   const auto opening = [&](const AttentionItem& item) {
@@ -159,8 +163,8 @@ void Backend::cut_items(const AttentionArgs& args, int64_t share) {
   }
 }
 
-// Items are a pack of tokens and some kv heads, or a part of one. The longest go first, so that no thread
-// is left alone with one at the end.
+// Items are a pack of tokens and some kv heads, or a part of one. The longest go first, so that no
+// thread is left alone with one at the end.
 void Backend::attention(const AttentionArgs& args) {
   const Session session(pool_);
   const KvLayer& kv = args.kv;

@@ -1,6 +1,7 @@
-// q.K and p.V of attention by VDPBF16PS over K and V that are bf16, or of few bits and so exact in it: in
-// the place of chains.h at levels that have it, with an arithmetic of its own (docs/kernels.md). bf16 is
-// taken as it is stored. Codes become bf16 in registers for few rows, and once for many (decoded.h).
+// q.K and p.V of attention by VDPBF16PS over K and V that are bf16, or of few bits and so exact in
+// it: in the place of chains.h at levels that have it, with an arithmetic of its own
+// (docs/kernels.md). bf16 is taken as it is stored. Codes become bf16 in registers for few rows,
+// and once for many (decoded.h).
 //
 // The instruction multiplies operands that are denormal as zeros and flushes sums that are. What
 // lies beyond the first and the last position seen is made zero in V before it is multiplied, for
@@ -35,8 +36,9 @@ HEADRACE_INLINE I pairs_from(const typename Pairs::T* at) {
 struct PairProducts {
   using Q = uint16_t;
   // 6 rows x 4 panels = 24 sums of 32 registers: 10 loads for 24 products, and a core does two of
-  // either a cycle. Few rows take 8 panels of bf16 V at a time, all that heads of 128 have: memory gives
-  // the more the longer the pieces are that are read in their order. Codes need registers themselves.
+  // either a cycle. Few rows take 8 panels of bf16 V at a time, all that heads of 128 have: memory
+  // gives the more the longer the pieces are that are read in their order. Codes need registers
+  // themselves.
   template <int MR, class Values>
   static constexpr int kPanels = MR > kFewRows || !std::is_same_v<Values, BF16Pairs> ? 4 : 8;
   // p of a row: bf16, in the place of its scores.
@@ -53,10 +55,10 @@ struct PairProducts {
   template <class Pairs>
   static constexpr int64_t kEvery = kLine / kPair<Pairs>;
 
-  // The line of the next span that lies where this one does. Where other blocks of rows meet this span first,
-  // into the second level: the first one holds little more than a span of K and V.
+  // The line of the next span that lies where this one does. Where other blocks of rows meet this
+  // span first, into the second level: the first one holds little more than a span of K and V.
   template <Streams S, class Pairs>
-  HEADRACE_INLINE void ask_line(const typename Pairs::T* at, int64_t ahead, int64_t pair) {
+  HEADRACE_INLINE void prefetch_line(const typename Pairs::T* at, int64_t ahead, int64_t pair) {
     if constexpr (S == Streams::no) return;
     if (pair % kEvery<Pairs> != 0) return;
     const uint8_t* line = reinterpret_cast<const uint8_t*>(at) + ahead;
@@ -64,12 +66,13 @@ struct PairProducts {
     if constexpr (S == Streams::again) prefetch_far(line);
   }
 
-  // NP pairs of the next span's K, from pair `n` on of those of NP groups of 16 tokens, `of_group` each,
-  // into the second level: one group after the other, for memory gives more in this order than in that in
-  // which pairs of several groups meet q. Steps of three pairs miss one or two where a group ends.
+  // NP pairs of the next span's K, from pair `n` on of those of NP groups of 16 tokens, `of_group`
+  // each, into the second level: one group after the other, for memory gives more in this order
+  // than in that in which pairs of several groups meet q. Steps of three pairs miss one or two
+  // where a group ends.
   template <class Pairs, int NP>
-  HEADRACE_INLINE void ask_in_order(const typename Pairs::T* const (&k)[NP], const int64_t* ahead,
-                                    int64_t n, int64_t of_group) {
+  HEADRACE_INLINE void prefetch_in_order(const typename Pairs::T* const (&k)[NP],
+                                         const int64_t* ahead, int64_t n, int64_t of_group) {
     // Both are small, and 32 bits divide faster than 64.
     const uint32_t group = static_cast<uint32_t>(n) / static_cast<uint32_t>(of_group);
     const auto* at = reinterpret_cast<const uint8_t*>(k[group]) + ahead[group] +
@@ -99,14 +102,16 @@ HEADRACE_UNROLL
       const int64_t first = begin / 2 * Keys::kPair;
       for (int64_t p = 0; p < pairs; ++p) {
         if constexpr (S == Streams::again) {
-          ask_in_order<Keys>(k, span.k_ahead + g, (begin / 2 + p) * NP, d / 2);
+          prefetch_in_order<Keys>(k, span.k_ahead + g, (begin / 2 + p) * NP, d / 2);
         }
-        if constexpr (S == Streams::no) NextGroups::ask(next, begin / 2 + p);
+        if constexpr (S == Streams::no) NextGroups::prefetch(next, begin / 2 + p);
         I of[NP];
 HEADRACE_UNROLL
         for (int j = 0; j < NP; ++j) {
           const T* at = k[j] + first + p * Keys::kPair;
-          if constexpr (S == Streams::once) ask_line<S, Keys>(at, span.k_ahead[g + j], begin / 2 + p);
+          if constexpr (S == Streams::once) {
+            prefetch_line<S, Keys>(at, span.k_ahead[g + j], begin / 2 + p);
+          }
           of[j] = pairs_from<Keys>(at);
         }
 HEADRACE_UNROLL
@@ -136,8 +141,8 @@ HEADRACE_UNROLL
     });
   }
 
-  // Two groups at a time: 16 pairs of neighbours. Of bf16 V the rounded p are summed, added to the lanes
-  // as p . 1; of the others p before its token's scale and its rounding.
+  // Two groups at a time: 16 pairs of neighbours. Of bf16 V the rounded p are summed, added to the
+  // lanes as p . 1; of the others p before its token's scale and its rounding.
   template <class V>
   HEADRACE_INLINE F weigh(const AttentionArgs& a, const SpanGroups& span, const Seen& seen,
                           int64_t first, int64_t end, F shift, float* scores, F sums) {
@@ -170,7 +175,7 @@ HEADRACE_UNROLL
     I of[NP];
 HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) {
-      ask_line<S, Values>(v + j * kPanel, ahead, pair);
+      prefetch_line<S, Values>(v + j * kPanel, ahead, pair);
       of[j] = pairs_from<Values>(v + j * kPanel);
       if constexpr (Edge) of[j] = _mm512_and_si512(of[j], kept);
     }
@@ -226,7 +231,7 @@ HEADRACE_UNROLL
       const int64_t left = panels - panel;
       with_rows<kMost>(left < kMost ? left : kMost, [&]<int NP>() {
         mix_panels<MR, NP, Values, S>(span, seen, panel, reinterpret_cast<const uint16_t*>(p),
-                                           keep, mixed, panels * kLanes);
+                                      keep, mixed, panels * kLanes);
       });
     }
   }

@@ -1,10 +1,11 @@
-// Parts of a long context in attention. The sums of a row over the positions of a part are its own, and
-// are joined to those of the parts before, in ascending order: by whoever went through all of them, or
-// from memory where threads had a part each. Bits do not depend on which.
+// Parts of a long context in attention. The sums of a row over the positions of a part are its own,
+// and are joined to those of the parts before, in ascending order: by whoever went through all of
+// them, or from memory where threads had a part each. Bits do not depend on which.
 //
-// Of two parts the maximum is the larger one, and the sums of p and of p * v of either are scaled by
-// exp(its maximum - that one) before they are added. A row's first part is taken as it is: the first in
-// which it sees something. Its sink belongs to no part: it is added to the sum of p when all are joined.
+// Of two parts the maximum is the larger one, and the sums of p and of p * v of either are scaled
+// by exp(its maximum - that one) before they are added. A row's first part is taken as it is: the
+// first in which it sees something. Its sink belongs to no part: it is added to the sum of p when
+// all are joined.
 
 #pragma once
 
@@ -95,8 +96,8 @@ static void end_part(const AttentionArgs& a, const RowState& s, int64_t row, int
   }
 }
 
-// The attention of a q head of a token. A sink so far above the largest score that its weight is infinite
-// leaves nothing of the values.
+// The attention of a q head of a token. A sink so far above the largest score that its weight is
+// infinite leaves nothing of the values.
 HEADRACE_INLINE void write_row(const AttentionArgs& a, int64_t token, int64_t q_head,
                                const RowSums& of) {
   const KvLayer& kv = a.kv;
@@ -109,8 +110,8 @@ HEADRACE_INLINE void write_row(const AttentionArgs& a, int64_t token, int64_t q_
   if (kv.v_rotated) rotate(y, kv.value_dim);
 }
 
-// The rows of an item of which threads had a part each: `sums` has those of all its rows in the part of
-// `begin`, and then in those that follow.
+// The rows of an item of which threads had a part each: `sums` has those of all its rows in the
+// part of `begin`, and then in those that follow.
 static void join_parts(const AttentionArgs& a, const AttentionItem& item, float* sums) {
   const int64_t width = a.kv.v_panels * kLanes, each = sums_width(a.kv);
   const int64_t heads = item.q_end - item.q_begin, first_token = item.runs->begin;

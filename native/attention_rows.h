@@ -1,6 +1,6 @@
-// The rows of an item of attention, and what one span of K and V adds to some of them: 64 scores of each,
-// their maximum, p = exp(score - maximum), then the sums of p and of p * v, older sums scaled by
-// exp(old maximum - new).
+// The rows of an item of attention, and what one span of K and V adds to some of them: 64 scores of
+// each, their maximum, p = exp(score - maximum), then the sums of p and of p * v, older sums scaled
+// by exp(old maximum - new).
 
 #pragma once
 
@@ -20,9 +20,9 @@ namespace {
 
 // Scratch of an item, after each other: q [rows][head_dim] as its products take it, in room for
 // floats, then per row the sums of p * v [v_panels * 16], of p [16] and [16] of which four are
-// used: the maximum, the slope of its head, its position and its token (int32). Then, of each row, such
-// sums over the parts of a long context that are done. Then K and V of a span where they are decoded or
-// latent.
+// used: the maximum, the slope of its head, its position and its token (int32). Then, of each row,
+// such sums over the parts of a long context that are done. Then K and V of a span where they are
+// decoded or latent.
 struct RowState {
   void* q;
   float* mixed;
@@ -46,8 +46,8 @@ HEADRACE_INLINE int64_t padded(int64_t width) { return (width + kLanes - 1) / kL
 
 static bool narrow(KvCodec codec) { return facts(codec).value_bits < 16; }
 
-// Bytes of a group of 16 tokens that is made ready for the kernels: decoded to bf16, or latent values
-// in the layout of V.
+// Bytes of a group of 16 tokens that is made ready for the kernels: decoded to bf16, or latent
+// values in the layout of V.
 static int64_t made_k_bytes(const KvLayer& kv) {
   return narrow(kv.k_codec) ? kv_group_bytes(KvCodec::bf16, kv.head_dim) : 0;
 }
@@ -66,10 +66,10 @@ HEADRACE_INLINE F distances(const SpanGroups& span, int64_t group, const float* 
   return add(load(lane), splat(static_cast<float>(span.start + group * kLanes - position)));
 }
 
-// q.K of MR rows, of groups [first, end), become their p; `keep`, of 16, has what older sums of each are
-// scaled by. Every step is taken for all rows before the next one: what a row waits for, the largest of its
-// scores, others fill, and one exponential serves all of them. kPlain: all rows see all of the span, and
-// scores are only scaled, so that all of it is known beforehand.
+// q.K of MR rows, of groups [first, end), become their p; `keep`, of 16, has what older sums of
+// each are scaled by. Every step is taken for all rows before the next one: what a row waits for,
+// the largest of its scores, others fill, and one exponential serves all of them. kPlain: all rows
+// see all of the span, and scores are only scaled, so that all of it is known beforehand.
 template <class Products, class V, int MR, bool kPlain>
 static void soften(const AttentionArgs& a, const SpanGroups& span, float* scores, const Seen* seen,
                    int64_t begin, int64_t stop, float* most, float* total, float* keep) {
@@ -117,7 +117,7 @@ HEADRACE_INLINE Seen seen_of(const AttentionArgs& a, int64_t token, int64_t star
 }
 
 // Rows of an item that see something of a span, from `row` on. What the first sees is `seen`; where
-// others do not see the same, each is asked for its own.
+// others do not see the same, what each sees is looked up.
 struct SpanRows {
   int64_t row;
   int64_t rows;
@@ -125,8 +125,8 @@ struct SpanRows {
   bool alike;
 };
 
-// One span for MR rows from `row` on, that see this of it. Which readers these are is looked up here,
-// so that every level has each of them once for K and once for V, and not once for each pair.
+// One span for MR rows from `row` on, that see this of it. Which readers these are is looked up
+// here, so that every level has each of them once for K and once for V, and not once for each pair.
 template <class Way, int MR, Streams S>
 static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen* seen,
                       const RowState& s, int64_t row, const NextGroups& next) {
@@ -141,14 +141,14 @@ static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen
     constexpr bool kDecoded = kNarrow<K> && MR > Way::kDirect;
     if (kDecoded || (kNarrow<K> && span.k_decoded)) {
       Products::template score<MR, BF16Pairs, S>(span, first, end, q, a.kv.head_dim, next,
-                                                      scores);
+                                                 scores);
     } else if constexpr (!kDecoded) {
       Products::template score<MR, typename K::Keys, S>(span, first, end, q, a.kv.head_dim, next,
-                                                        scores);
+                                                         scores);
     }
     if constexpr (kNarrow<K>) {
       for (int64_t g = first; g < end && !span.near; ++g) {
-        ask_scales<S != Streams::no, K>(span.k[g], span.k_ahead[g]);
+        prefetch_scales<S != Streams::no, K>(span.k[g], span.k_ahead[g]);
         for (int i = 0; i < MR; ++i) {
           float* sums = scores + i * kSpan + g * kLanes;
           store(sums, K::scored(span.k[g], a.kv.k_scale, load(sums)));
@@ -159,26 +159,26 @@ static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen
   with_reader(a.kv.v_codec, [&]<class V>() {
     using Products = typename Way::template Products<V>;
     for (int64_t g = first; g < end; ++g) {
-      ask_scales<S != Streams::no, V>(span.v[g], span.v_ahead[g]);
+      prefetch_scales<S != Streams::no, V>(span.v[g], span.v_ahead[g]);
     }
     bool plain = a.softcap == 0.0f && a.slopes == nullptr;
     for (int i = 0; i < MR; ++i) plain = plain && seen[i].shown == kWhole;
     const auto softened = plain ? soften<Products, V, MR, true> : soften<Products, V, MR, false>;
-    softened(a, span, scores, seen, first, end, s.most + row * kLanes, s.total + row * kLanes, keep);
+    softened(a, span, scores, seen, first, end, s.most + row * kLanes, s.total + row * kLanes,
+             keep);
     float* mixed = s.mixed + row * a.kv.v_panels * kLanes;
     constexpr bool kDecoded = kNarrow<V> && MR > Way::kDirect;
     if (kDecoded || (kNarrow<V> && span.v_decoded)) {
-      Products::template mix<MR, BF16Pairs, S>(span, all, scores, keep, mixed,
-                                                    a.kv.v_panels);
+      Products::template mix<MR, BF16Pairs, S>(span, all, scores, keep, mixed, a.kv.v_panels);
     } else if constexpr (!kDecoded) {
       Products::template mix<MR, typename V::Values, S>(span, all, scores, keep, mixed,
-                                                             a.kv.v_panels);
+                                                        a.kv.v_panels);
     }
   });
 }
 
-// The values of a group where the kernels read them: behind its scales, or made ready in `to`. Latent
-// ones are a part of the keys, whose values and scales are there already.
+// The values of a group where the kernels read them: behind its scales, or made ready in `to`.
+// Latent ones are a part of the keys, whose values and scales are there already.
 HEADRACE_INLINE void make_keys(const KvLayer& kv, SpanGroups& span, int64_t g, uint8_t* to) {
   with_reader(kv.k_codec, [&]<class K>() {
     span.k_values[g] = span.k[g] + kv_scales_bytes(K::kCodec);

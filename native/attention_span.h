@@ -14,8 +14,8 @@ using headrace::AttentionArgs;
 
 constexpr int64_t kGroups = kSpan / kLanes;
 
-// Where the span's groups of 16 tokens lie, their values (behind the scales, or made ready elsewhere),
-// and how far from each group the same one of the next span is (0 where there is none).
+// Where the span's groups of 16 tokens lie, their values (behind the scales, or made ready
+// elsewhere), and how far from each group the same one of the next span is (0 where there is none).
 struct SpanGroups {
   int64_t start;   // the first position
   bool near;       // of tokens of this span: K and V in bf16, without scales
@@ -29,14 +29,15 @@ struct SpanGroups {
   int64_t v_ahead[kGroups];
 };
 
-// Groups of the next span that a block of many rows asks for, into the second level: each block some of them, and
-// of each as many lines at every pair of q . K, for all at once are more than a core can have under way.
+// Groups of the next span that a block of many rows prefetches, into the second level: each block
+// some of them, and of each as many lines at every pair of q . K, for all at once are more than a
+// core can have under way.
 struct NextGroups {
   const uint8_t* at[2 * kGroups];
   int64_t step[2 * kGroups];  // bytes of each at a pair
   int64_t count;
 
-  // Those of rows [done, done + more) of `all`. What is decoded to be read asks for itself.
+  // Those of rows [done, done + more) of `all`. What is decoded prefetches itself.
   HEADRACE_INLINE NextGroups share(const headrace::KvLayer& kv, const SpanGroups& span, int64_t done,
                                    int64_t more, int64_t all) {
     NextGroups next;
@@ -52,7 +53,7 @@ struct NextGroups {
     }
     return next;
   }
-  HEADRACE_INLINE void ask(const NextGroups& n, int64_t pair) {
+  HEADRACE_INLINE void prefetch(const NextGroups& n, int64_t pair) {
     for (int64_t i = 0; i < n.count; ++i) {
       const uint8_t* at = n.at[i] + pair * n.step[i];
       for (int64_t b = 0; b < n.step[i]; b += 64) prefetch_far(at + b);
@@ -60,8 +61,9 @@ struct NextGroups {
   }
 };
 
-// Whether K and V stream from memory as a block of rows meets them, and so prefetch those of the next span: not
-// of many rows (NextGroups); once, where no other block meets the same; or again for each block.
+// Whether K and V stream from memory as a block of rows meets them, and so prefetch those of the
+// next span: not of many rows (NextGroups); once, where no other block meets the same; or again for
+// each block.
 enum class Streams { no, once, again };
 
 constexpr uint64_t kWhole = ~uint64_t{0};

@@ -1,5 +1,6 @@
-// The way of an item of attention through its spans: those that several requests share once for all of
-// them, the others for each, near ones as they are kept in bf16. Spans are visited in ascending order.
+// The way of an item of attention through its spans: those that several requests share once for all
+// of them, the others for each, near ones as they are kept in bf16. Spans are visited in ascending
+// order.
 
 #pragma once
 
@@ -45,8 +46,9 @@ HEADRACE_INLINE SpanGroups first_groups(const AttentionArgs& a, const AttentionI
   return span;
 }
 
-// Asks for a group that no product of this item meets, so that none asks for it on the way.
-HEADRACE_INLINE void ask_group(const KvLayer& kv, const SpanGroups& span, int64_t g) {
+// Prefetches a group where no product of this item, which would do so on its way, meets the one
+// before it.
+HEADRACE_INLINE void prefetch_group(const KvLayer& kv, const SpanGroups& span, int64_t g) {
   for (int64_t i = 0; i < kv.k_group_bytes; i += 64) prefetch_far(span.k[g] + i);
   if (kv.latent) return;
   for (int64_t i = 0; i < kv.v_group_bytes; i += 64) prefetch_far(span.v[g] + i);
@@ -90,9 +92,10 @@ static bool span_is_finite(const KvLayer& kv, const SpanGroups& span, int64_t fi
   return finite;
 }
 
-// Some rows of an item, of its first kv head and likewise of each, and the spans that they go through:
-// those at positions [from, to) of which they see something, as the block table of `request` has them.
-// Their tokens are of that request, or the spans lie before those that the tokens are in.
+// Some rows of an item, of its first kv head and likewise of each, and the spans that they go
+// through: those at positions [from, to) of which they see something, as the block table of
+// `request` has them. Their tokens are of that request, or the spans lie before those that the
+// tokens are in.
 struct Walk {
   int64_t request;
   int64_t row;
@@ -144,7 +147,7 @@ static void walk(const AttentionArgs& a, const AttentionItem& item, const RowSta
           if (s.after->k[g] == nullptr) continue;  // behind the window's beginning
           next.k[g] = s.after->k[g];
           next.v[g] = s.after->v[g];
-          if (start + g * kLanes >= known) ask_group(kv, *s.after, g);
+          if (start + g * kLanes >= known) prefetch_group(kv, *s.after, g);
         }
       }
       for (int64_t g = 0; g < kGroups && behind < tokens; ++g) {
@@ -156,10 +159,10 @@ static void walk(const AttentionArgs& a, const AttentionItem& item, const RowSta
         make_keys(kv, span, g, s.keys + g * made_k_bytes(kv));
         make_values(kv, span, g, s.values + g * made_v_bytes(kv));
       }
-      // Tokens that see the same of the span go together, and others with them where what they do not
-      // see of each other's values may be multiplied by zero.
+      // Tokens that see the same of the span go together, and others with them where what they do
+      // not see of each other's values may be multiplied by zero.
       const auto go = [&](const SpanGroups& of, int64_t from, int64_t to, bool streamed) {
-        bool asked = false, finite = false;
+        bool checked = false, finite = false;
         for (int64_t token = from, end; token < to; token = end) {
           end = token + 1;
           const Seen seen = seen_of(a, token_at(token), start);
@@ -169,8 +172,8 @@ static void walk(const AttentionArgs& a, const AttentionItem& item, const RowSta
             const Seen other = seen_of(a, token_at(end), start);
             if (Seen::same(seen, other)) continue;
             if (other.begin >= kSpan) break;
-            if (!asked) finite = span_is_finite(kv, of, first, known);
-            asked = true;
+            if (!checked) finite = span_is_finite(kv, of, first, known);
+            checked = true;
             if (!finite) break;
             all.alike = false;
           }
@@ -187,8 +190,8 @@ static void walk(const AttentionArgs& a, const AttentionItem& item, const RowSta
   }
 }
 
-// Runs [first, end) of an item, which share what comes before position `from`, from there on: together
-// as far as they share more, and then in those parts that do. Their rows begin at `row`.
+// Runs [first, end) of an item, which share what comes before position `from`, from there on:
+// together as far as they share more, and then in those parts that do. Their rows begin at `row`.
 template <class Way>
 static void walk_runs(const AttentionArgs& a, const AttentionItem& item, const RowState& s,
                       int64_t first, int64_t end, int64_t row, int64_t from) {

@@ -58,7 +58,7 @@ void Backend::linear(const PackedMatrix& weight, const float* x, int64_t rows,
   const Product& product = kernels_.product(weight.codec, many_rows);
   reserve_scratch(product.scratch_bytes);
   const LinearArgs args{weight, operand(weight, x, rows, norm, product.half_operand), y,
-                        weight.out, residual, scale, kernels_.streams};
+                        weight.out, residual, scale, kernels_.unpacks_beside_dots};
   const ProductCut cut(weight.out, rows, pieces(work_of(weight, rows)));
   pool_.for_runs(cut.count(), [&](int64_t piece, int64_t end, int thread) {
     product.linear(args, cut.panels(piece, end), cut.row_begin(piece), cut.row_end(piece),

@@ -41,8 +41,8 @@ struct ExpertsArgs {
   float limit = 0.0f;  // as `cap` of ActivationArgs
 };
 
-// Products of heads, each with a matrix of its own: of each row the columns of a head are `kept` that
-// stay as they are and those that it multiplies.
+// Products of heads, each with a matrix of its own: of each row the columns of a head are `kept`
+// that stay as they are and those that it multiplies.
 struct HeadsArgs {
   const ExpertMatrices& weight;  // one matrix of each head, all packed
   const float* x;                // f32[rows][heads * (kept + in)]
@@ -103,7 +103,8 @@ class Backend {
   int flushing_threads();
 
   // probe.cpp: bytes per second that all threads together read of a footprint of about `bytes`, and
-  // operations per second (a multiply and an add are two); 0 for a kind the level does not multiply.
+  // operations per second (a multiply and an add are two); 0 for a kind the level does not
+  // multiply.
   double read_bandwidth(int64_t bytes);
   double peak_multiplies(Operands kind);
 
@@ -122,7 +123,8 @@ class Backend {
     PanelRange panels;
     int64_t row_begin, row_end;
   };
-  // Runs that an item of attention takes: `count` of them, and from where on they share what they read.
+  // Runs that an item of attention takes: `count` of them, and from where on they share what they
+  // read.
   struct Pack {
     int64_t first, count, from;
   };

@@ -59,7 +59,8 @@ inline Visibility visibility_of(nanobind::handle shape) {
 }
 
 // The arrays of a RaggedBatch, copied and checked once a step. Block tables are checked as far back
-// as tokens see, the first time that a layer sees so far; then those that begin alike are found, too.
+// as tokens see, the first time that a layer sees so far; then those that begin alike are found,
+// too.
 class BoundBatch {
  public:
   BoundBatch(const KvCache& cache, nanobind::handle positions, nanobind::handle query_start,

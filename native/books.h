@@ -1,8 +1,9 @@
 // The code books of the IQ1, IQ2 and IQ3 kinds, and stored blocks of these kinds.
 //
-// A point is a word: nibble j of its bytes, low ones first, is the level of value j. Those of IQ1 are
-// there twice, the second time with bit 3 of every level set: the shift of a point is a bit of its
-// index. The books are made of src/headrace/weights/codecs/code_books.hex, which says what they are.
+// A point is a word: nibble j of its bytes, low ones first, is the level of value j. Those of IQ1
+// are there twice, the second time with bit 3 of every level set: the shift of a point is a bit of
+// its index. The books are made of src/headrace/weights/codecs/code_books.hex, which says what they
+// are.
 
 #pragma once
 
@@ -17,8 +18,8 @@ struct Book {
   uint32_t points[kPoints];
 };
 
-// The same points as bytes of two planes. Eight levels: the first four and the others, two bits each.
-// Four: their two low bits, and the third of level j in bit 2 + j.
+// The same points as bytes of two planes. Eight levels: the first four and the others, two bits
+// each. Four: their two low bits, and the third of level j in bit 2 + j.
 template <int kPoints>
 struct ByteBook {
   uint8_t planes[2][kPoints];
@@ -64,7 +65,8 @@ static inline const uint8_t* planes_of() {
 namespace {
 
 // A block as it is stored: an index for each point; eight sign bits for each eight values, which
-// where signs are even include the eighth; s of each group; the shift of each tile or of each point.
+// where signs are even include the eighth; s of each group; the shift of each tile or of each
+// point.
 struct BookBlock {
   uint16_t d;
   uint16_t index[64];

@@ -51,8 +51,8 @@ bool interleave(void* at, int64_t bytes, const NodeMask& nodes) {
   return syscall(SYS_mbind, at, bytes, MPOL_INTERLEAVE, nodes.data(), kMaskBits, 0) == 0;
 }
 
-// The mapping is only as long as asked (rounded to small pages), so that many medium tensors do not
-// each waste most of a huge page; only its start is aligned to one.
+// The mapping is only as long as requested (rounded to small pages), so that many medium tensors do
+// not each waste most of a huge page; only its start is aligned to one.
 Buffer::Buffer(int64_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
   if (bytes < 0 || bytes > INT64_MAX - kHugePage - kPage) throw std::bad_alloc();

@@ -1,5 +1,5 @@
-// Memory for weights, caches and scratch: zeroed, 64-byte aligned, in huge pages where it is large, and
-// then spread over the nodes of the machine (NUMA).
+// Memory for weights, caches and scratch: zeroed, 64-byte aligned, in huge pages where it is large,
+// and then spread over the nodes of the machine (NUMA).
 
 #pragma once
 
@@ -12,16 +12,17 @@ namespace headrace {
 // Nodes by bit, as the system has them: of 1,024, the most that Linux is built for.
 using NodeMask = std::array<unsigned long, 1024 / (8 * sizeof(unsigned long))>;
 
-// Nodes over which large memory is spread, page after page: those that this process may use. None where
-// it has one, or where whoever started it chose a policy (numactl), which then holds.
+// Nodes over which large memory is spread, page after page: those that this process may use. None
+// where it has one, or where whoever started it chose a policy (numactl), which then holds.
 NodeMask nodes_to_spread_over();
 
 // The same of what the system says: the policy of the process and the nodes it may use.
 NodeMask spread_over(int policy, const NodeMask& allowed);
 
-// Has the pages of [at, at + bytes), which nobody has touched, come from `nodes` in turns. Threads take
-// pieces of a product as they come free, so that no page belongs to one of them, and what all of them
-// read then comes from all memories at once. False where the system has no nodes; nothing is lost then.
+// Has the pages of [at, at + bytes), which nobody has touched, come from `nodes` in turns. Threads
+// take pieces of a product as they come free, so that no page belongs to one of them, and what all
+// of them read then comes from all memories at once. False where the system has no nodes; nothing
+// is lost then.
 bool interleave(void* at, int64_t bytes, const NodeMask& nodes);
 
 class Buffer {
@@ -49,9 +50,9 @@ class Buffer {
   std::shared_ptr<void> mapping_;
 };
 
-// Memory for many buffers that stay, one after another in mappings they share. A buffer alone ends in
-// small pages, up to 2 MiB of them: of a model of 633 MB 74 MB were, and to touch these took as long as
-// all the rest. Whole pages of a buffer go with it, a mapping with the last buffer in it.
+// Memory for many buffers that stay, one after another in mappings they share. A buffer alone ends
+// in small pages, up to 2 MiB of them: of a model of 633 MB 74 MB were, and to touch these took as
+// long as all the rest. Whole pages of a buffer go with it, a mapping with the last buffer in it.
 class Slabs {
  public:
   // slab_bytes: of a mapping at least; 0 gives each buffer its own.

@@ -55,8 +55,8 @@ struct Nf4Pairs {
   }
 };
 
-// Whole numbers of eight bits, and of four: those of K, and those of V, whose rows of 16 dimensions are
-// eight bytes each, with the first eight in the lower halves.
+// Whole numbers of eight bits, and of four: those of K, and those of V, whose rows of 16 dimensions
+// are eight bytes each, with the first eight in the lower halves.
 struct Int8Pairs {
   using T = int8_t;
   static constexpr int kPair = 32;

@@ -49,8 +49,8 @@ enum class Table : uint8_t { none, nonlinear, float4, bit, iq1, iq2, iq3_xxs, iq
 // values, whose eighth makes the number of negative ones even.
 enum class Signs : uint8_t { none, each, even };
 
-// Kinds whose codes are looked up some at a time, in a book of points (books.h). The code of a value
-// is its level in the point, plus 8 where its sign, or the shift of its point, is set.
+// Kinds whose codes are looked up some at a time, in a book of points (books.h). The code of a
+// value is its level in the point, plus 8 where its sign, or the shift of its point, is set.
 //
 // A packed tile has one or two words of eight-bit indices for each output, then a word of signs
 // where there are any, as a plane of one bit. What else it has are bits: the high bits of each
@@ -150,9 +150,10 @@ static constexpr const CodecFacts& facts(Codec codec) {
 }
 static constexpr bool is_quantised(Codec codec) { return facts(codec).groups > 0; }
 
-// Whether activations share a scale over the blocks of a kind, of 256 with one scale and whole numbers that
-// multiply it for the tiles: then sums of a block are whole numbers, which meet floats once. The coarser
-// rounding shows less than that of four bits does, but beside that of more bits it would show (docs/kernels.md).
+// Whether activations share a scale over the blocks of a kind, of 256 with one scale and whole
+// numbers that multiply it for the tiles: then sums of a block are whole numbers, which meet floats
+// once. The coarser rounding shows less than that of four bits does, but beside that of more bits
+// it would show (docs/kernels.md).
 static constexpr bool sums_blocks(const CodecFacts& f) {
   return f.scales == Scales::bytes && f.groups == 1 && f.low_bits + f.high_bits == 4;
 }
@@ -182,8 +183,8 @@ alignas(64) constexpr float kNf4Table[16] = {
     0.7229568362236023f,
     1.0f};
 
-// Entries as bytes, zero point included. IQ4_NL's and IQ4_XS's levels (ggml-common.h, kvalues_iq4nl)
-// and twice the numbers of E2M1 (OCP Microscaling Formats 1.0, section 5.3.3).
+// Entries as bytes, zero point included. IQ4_NL's and IQ4_XS's levels (ggml-common.h,
+// kvalues_iq4nl) and twice the numbers of E2M1 (OCP Microscaling Formats 1.0, section 5.3.3).
 constexpr uint8_t kNonlinearTable[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                          129, 141, 153, 166, 181, 197, 217, 241};
 constexpr uint8_t kFloat4Table[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
@@ -263,8 +264,8 @@ static inline __attribute__((always_inline)) void with_blocks(Codec codec, const
   }
 }
 
-// Calls fn<C>() for C = the kind of blocks of codec, a quantised one, of those from kFirst to before
-// kEnd.
+// Calls fn<C>() for C = the kind of blocks of codec, a quantised one, of those from kFirst to
+// before kEnd.
 template <int kFirst = kFirstQuantised, int kEnd = kBlockKinds, class Fn>
 static inline __attribute__((always_inline)) void with_quantised(Codec codec, const Fn& fn) {
   with_blocks<kFirst, kEnd>(blocks_of(codec), fn);

@@ -36,7 +36,7 @@ static void exp_shifted(const float* x, int64_t n, float shift, float divisor, f
   }
 }
 
-// Heads of a row whose memory is asked for ahead: the loop over one waits for its norm.
+// Heads of a row whose memory is prefetched: the loop over one waits for its norm.
 constexpr int64_t kHeadsAhead = 4;
 
 static void rope(const RopeArgs& a, int64_t row_begin, int64_t row_end) {

@@ -1,4 +1,5 @@
-// Table lookup: the rows of some ids, decoded, then scaled and added to a residual where asked for.
+// Table lookup: the rows of some ids, decoded, then scaled and added to a residual where there is
+// one.
 
 #pragma once
 

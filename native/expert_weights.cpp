@@ -47,8 +47,8 @@ ExpertMatrices::ExpertMatrices(ThreadPool& pool, Codec codec, int64_t in,
   panels_ = (out + kLanes - 1) / kLanes;
   row_bytes_ = row_bytes(codec, in);
   for (std::vector<StoredRows>& parts : experts_) {
-    // From where they are mapped: hundreds of matrices, each asked for with what follows it, would be
-    // asked for many times over.
+    // From where they are mapped: hundreds of matrices, each read ahead with what follows it, would
+    // be read many times over.
     for (StoredRows& part : parts) part.file = -1;
     any_gathered_ |= any_gathered(parts);
   }

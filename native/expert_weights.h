@@ -1,5 +1,6 @@
 // One matrix of every expert of a layer: all packed at load, or packed on demand into a cache of
-// bounded size while the stored rows stay where they are (a mapped file). Both give the same panels.
+// bounded size while the stored rows stay where they are (a mapped file). Both give the same
+// panels.
 
 #pragma once
 
@@ -63,8 +64,8 @@ class ExpertCache {
 
 class ExpertMatrices {
  public:
-  // experts: parts to stack, of one codec and width and as many rows in each; bias: as many values as
-  // there are rows in all, or none. With a cache nothing is packed yet.
+  // experts: parts to stack, of one codec and width and as many rows in each; bias: as many values
+  // as there are rows in all, or none. With a cache nothing is packed yet.
   ExpertMatrices(ThreadPool& pool, Codec codec, int64_t in,
                  std::vector<std::vector<StoredRows>> experts, const std::vector<float>& bias,
                  std::shared_ptr<ExpertCache> cache);

@@ -1,9 +1,9 @@
-// The chosen experts of a ragged batch: pairs of a token and an expert, sorted by expert, so that the
-// matrices of each chosen expert are read once and those of no other are.
+// The chosen experts of a ragged batch: pairs of a token and an expert, sorted by expert, so that
+// the matrices of each chosen expert are read once and those of no other are.
 //
-// Every stage is cut over all threads at once, pieces of (expert, panels, rows) where it multiplies: one
-// token with k experts streams as a single matrix of k times the panels would. Results stay apart
-// until all are there; then each token adds its own in the order of choice.
+// Every stage is cut over all threads at once, pieces of (expert, panels, rows) where it
+// multiplies: one token with k experts streams as a single matrix of k times the panels would.
+// Results stay apart until all are there; then each token adds its own in the order of choice.
 
 #include <algorithm>
 #include <cstring>
@@ -15,11 +15,11 @@
 namespace headrace {
 namespace {
 
-// Memory for the rows of one pass over the tokens, about: more tokens at a time read the weights less
-// often.
+// Memory for the rows of one pass over the tokens, about: more tokens at a time read the weights
+// less often.
 constexpr int64_t kPassBytes = 256 << 20;
-// Weights that a piece of a product reads, about, where there are not enough of them for the threads:
-// long enough to stream.
+// Weights that a piece of a product reads, about, where there are not enough of them for the
+// threads: long enough to stream.
 constexpr int64_t kStreamBytes = 64 << 10;
 constexpr int64_t kItemsPerThread = 16;
 
@@ -128,8 +128,8 @@ Backend::OperandPair Backend::gathered(const ExpertMatrices& weight, const Opera
           taken.many ? gather(from.many, many_operand_) : Operand{}};
 }
 
-// y[pairs][out] = the matrix of each pair's expert times its row. Experts that are packed on demand go
-// in groups that fit in the cache, those that are there already first.
+// y[pairs][out] = the matrix of each pair's expert times its row. Experts that are packed on demand
+// go in groups that fit in the cache, those that are there already first.
 void Backend::multiply(const ExpertMatrices& weight, const OperandPair& x, float* y) {
   if (weight.out() == 0) return;
   active_.clear();
@@ -183,7 +183,7 @@ void Backend::multiply_experts(const ExpertMatrices& weight, const OperandPair& 
     for (++i; i < end && item_at(i).panels.begin == reach; ++i) reach = item_at(i).panels.end;
     const bool many_rows = rows_of(item.expert) >= many_from;
     const LinearArgs args{weight.view(item.expert), many_rows ? x.many : x.few, y, matrix.out,
-                          nullptr, 1.0f, kernels_.streams};
+                          nullptr, 1.0f, kernels_.unpacks_beside_dots};
     (many_rows ? many : few).linear(args, item.panels, item.row_begin, item.row_end,
                                     scratch(thread));
   });

@@ -1,6 +1,6 @@
-// How kernels compute: rounding to nearest even, no traps, and denormals read as zero and flushed to
-// zero (they carry nothing, and one of them costs more than a hundred multiplies). Whatever mode the
-// thread had comes back afterwards.
+// How kernels compute: rounding to nearest even, no traps, and denormals read as zero and flushed
+// to zero (they carry nothing, and one of them costs more than a hundred multiplies). Whatever mode
+// the thread had comes back afterwards.
 
 #pragma once
 

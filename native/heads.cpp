@@ -1,8 +1,8 @@
 // Products of heads with a matrix of their own, where they lie in the rows: every head reads and
 // writes its columns of each row, and nothing is put in order before or after.
 //
-// Work is cut over all heads at once, and each head's panels and rows where the heads are too few for
-// the threads.
+// Work is cut over all heads at once, and each head's panels and rows where the heads are too few
+// for the threads.
 
 #include <algorithm>
 #include <cstring>
@@ -14,8 +14,8 @@
 namespace headrace {
 namespace {
 
-// Memory for the operands of one pass over the rows, about: more rows at a time read the weights less
-// often.
+// Memory for the operands of one pass over the rows, about: more rows at a time read the weights
+// less often.
 constexpr int64_t kPassBytes = 64 << 20;
 
 // The operand from row `first` on.
@@ -81,7 +81,7 @@ void Backend::multiply_heads(const HeadsArgs& a, int64_t begin, int64_t end) {
                                   : from_row(all, matrix, head * rows);
     if (as_they_are) operand.stride = x_stride;
     const LinearArgs args{a.weight.view(head), operand, y + head * to, y_stride, nullptr, 1.0f,
-                          kernels_.streams};
+                          kernels_.unpacks_beside_dots};
     product.linear(args, cut.panels(piece, end - head * of_head), cut.row_begin(piece),
                    cut.row_end(piece), scratch(thread));
   });

@@ -1,5 +1,5 @@
-// What products of quantised weights share: rows of activations, a dot product of bytes, what a pass over
-// panels asks for.
+// What products of quantised weights share: rows of activations, a dot product of bytes, what a
+// pass over panels prefetches.
 
 #pragma once
 
@@ -37,8 +37,9 @@ HEADRACE_INLINE ISum dot(ISum sum, const Quads& w, const int8_t* x) {
   return kWide ? dot4_wide(sum, w, x) : dot4(sum, w, x);
 }
 
-// Dot products of a kind, of a group at most, whose sums fit 16 bits at a level that adds them there: each
-// adds two products of a byte and an activation. 1: none; 0: dot products of wide bytes.
+// Dot products of a kind, of a group at most, whose sums fit 16 bits at a level that adds them
+// there: each adds two products of a byte and an activation. 1: none; 0: dot products of wide
+// bytes.
 constexpr int dots_in_16(Codec codec, bool wide) {
   if (wide) return 0;
   if (!kSumsIn16) return 1;
@@ -48,8 +49,8 @@ constexpr int dots_in_16(Codec codec, bool wide) {
   return dots;
 }
 
-// s[i][j] += the dot products [kFirst, kEnd) of a tile, kDots at a time as dots_in_16 has it: quad<k>(j) of
-// panel j with row i of x.
+// s[i][j] += the dot products [kFirst, kEnd) of a tile, kDots at a time as dots_in_16 has it:
+// quad<k>(j) of panel j with row i of x.
 template <int kDots, int kFirst, int kEnd, int MR, int NP, class Quad>
 HEADRACE_INLINE void add_dots(ISum (&s)[MR][NP], const int8_t* x, int64_t row_bytes, const Quad& quad) {
   constexpr int kTogether = kDots > 1 ? kDots : kEnd - kFirst;
@@ -84,8 +85,8 @@ HEADRACE_UNROLL
   });
 }
 
-// What some rows prefetch as they meet panels. One panel: kPrefetchBytes ahead of itself, up to `end`. Two: `next`,
-// their share of the two after them, and their outputs.
+// What some rows prefetch as they meet panels. One panel: kPrefetchBytes ahead of itself, up to
+// `end`. Two: `next`, their share of the two after them, and their outputs.
 struct Ahead {
   const uint8_t* end;
   NextBlock next;

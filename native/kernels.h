@@ -2,8 +2,8 @@
 //
 // Everything here is plain data: levels are compiled with different instruction sets, so nothing
 // inline may be shared between them through external linkage. Kernels run on one thread, allocate
-// nothing, throw nothing and trust their arguments; backend.cpp splits the work, bindings/ checks them.
-// docs/kernels.md defines the arithmetic.
+// nothing, throw nothing and trust their arguments; backend.cpp splits the work, bindings/ checks
+// them. docs/kernels.md defines the arithmetic.
 
 #pragma once
 
@@ -47,8 +47,8 @@ struct Operand {
   int8_t* q;       // [rows][tiles][32]
   float* d;        // scale, [rows][tiles]
   int32_t* start;  // -zero * sum of q of the group, [rows][tiles][groups]: where integer sums begin
-  // What mins are multiplied by, [rows][tiles][groups]: d * sum of q of the group, or, of kinds that sum
-  // blocks, that sum alone; the other one is null.
+  // What mins are multiplied by, [rows][tiles][groups]: d * sum of q of the group, or, of kinds
+  // that sum blocks, that sum alone; the other one is null.
   float* sums;
   int16_t* whole_sums;
 };
@@ -78,7 +78,7 @@ struct LinearArgs {
   int64_t y_stride;       // from one row to the next, at least out
   const float* residual;  // f32[rows][out], or null
   float scale;
-  bool streams = false;  // of Kernels::streams
+  bool unpacks_beside_dots = false;  // of Kernels
 };
 
 // y = residual + the norms of `groups` parts of each row, side by side; y may be x.
@@ -132,8 +132,8 @@ struct ActivationArgs {
   int64_t width;
   Activation kind;
   bool gated;
-  // Of softcap; with `gated` the most of a gate's activation and, either way, of what it meets, or 0:
-  // none. swiglu_clamped has its own.
+  // Of softcap; with `gated` the most of a gate's activation and, either way, of what it meets, or
+  // 0: none. swiglu_clamped has its own.
   float cap;
 };
 
@@ -153,11 +153,11 @@ struct CombineArgs {
 // Storage of one layer. Tokens lie in groups of 16; a group of one head is, by codec,
 //   K f32 [head_dim][16 tokens]              bf16 [head_dim / 2][16 tokens][2]
 //   V f32 [panels][16 tokens][16 of d]       bf16 [panels][8][16 of d][2 tokens]
-// fp8 as bf16 and int8 as f32, in bytes; int4 in half of that, as kv_scaled.h has it. Scales, f32 of
-// each token, lie before the values.
-// in which V's panels are of value_dim. A block is page_bytes long, and the groups of a layer lie in
-// it as [head][group of the block], those of K and then those of V. Latent values are a part of K,
-// from dimension head_dim - value_dim on, and there is no V.
+// fp8 as bf16 and int8 as f32, in bytes; int4 in half of that, as kv_scaled.h has it. Scales, f32
+// of each token, lie before the values. in which V's panels are of value_dim. A block is page_bytes
+// long, and the groups of a layer lie in it as [head][group of the block], those of K and then
+// those of V. Latent values are a part of K, from dimension head_dim - value_dim on, and there is
+// no V.
 struct KvLayer {
   uint8_t* k;  // in the first block
   uint8_t* v;  // null where values are latent
@@ -174,8 +174,8 @@ struct KvLayer {
   int64_t block_size;
   int64_t k_group_bytes;
   int64_t v_group_bytes;
-  // The same in bf16, turned where K and V are, of the span that a token is in; null where the layer has
-  // none. It lies in blocks of a table of its own.
+  // The same in bf16, turned where K and V are, of the span that a token is in; null where the
+  // layer has none. It lies in blocks of a table of its own.
   uint8_t* near_k;
   uint8_t* near_v;
   int64_t near_k_group_bytes;
@@ -184,8 +184,8 @@ struct KvLayer {
   float v_scale;  // of latent values that of K
 };
 
-// A request, and between which positions (multiples of kSpan) it has K and V in the same blocks as the
-// one before it; `shared` is 0 where it has none.
+// A request, and between which positions (multiples of kSpan) it has K and V in the same blocks as
+// the one before it; `shared` is 0 where it has none.
 struct Neighbour {
   int64_t request;
   int64_t from;
@@ -271,15 +271,17 @@ struct AttentionRun {
   int64_t shared;
 };
 
-// Positions of a part of a long context; parts begin at multiples of it, which is one of kSpan. K and V of
-// one head of 128 are half a megabyte, some 50 us of a core: far more than handing a part to a thread and
-// joining its sums takes. Joining changes bits, so that all levels and shapes have the same.
+// Positions of a part of a long context; parts begin at multiples of it, which is one of kSpan. K
+// and V of one head of 128 are half a megabyte, some 50 us of a core: far more than handing a part
+// to a thread and joining its sums takes. Joining changes bits, so that all levels and shapes have
+// the same.
 constexpr int64_t kPart = 1024;
 
-// Runs of different requests, seen by q heads [q_begin, q_end) of the group of each of some kv heads. Where
-// threads have a part each of what a run sees, an item is positions [begin, end) of one part, and what its
-// rows sum up goes to `sums`, [rows][attention_sums_width]; elsewhere it is all positions. Rows are those of
-// one kv head after the other, of each token by token, and of a token its q heads.
+// Runs of different requests, seen by q heads [q_begin, q_end) of the group of each of some kv
+// heads. Where threads have a part each of what a run sees, an item is positions [begin, end) of
+// one part, and what its rows sum up goes to `sums`, [rows][attention_sums_width]; elsewhere it is
+// all positions. Rows are those of one kv head after the other, of each token by token, and of a
+// token its q heads.
 struct AttentionItem {
   const AttentionRun* runs;
   int64_t count;  // at least 1
@@ -294,8 +296,8 @@ struct AttentionItem {
   int64_t cost = 0;  // products that it takes, by which items are dealt out and cut
 };
 
-// Panels of one call: [begin, end), and up to `reach` those that the same thread most likely takes next,
-// whose memory may be asked for ahead of time.
+// Panels of one call: [begin, end), and up to `reach` those that the same thread most likely takes
+// next, whose memory may be prefetched.
 struct PanelRange {
   int64_t begin, end, reach;
 };
@@ -308,14 +310,14 @@ struct Product {
                  void* scratch);
 };
 
-// Rows from which on weights may be unpacked once for all of them, in registers for fewer; a pass over rows
-// that threads share has as many.
+// Rows from which on weights may be unpacked once for all of them, in registers for fewer; a pass
+// over rows that threads share has as many.
 constexpr int64_t kManyRows = 17;
 
 // Scores of a row whose largest is kept, and whose weights are summed together.
 constexpr int64_t kRowBlock = 128;
-// Weights are summed as whole numbers of 2^-42, to which each is rounded: exact in any order, and of
-// so many weights up to 1 still within 63 bits.
+// Weights are summed as whole numbers of 2^-42, to which each is rounded: exact in any order, and
+// of so many weights up to 1 still within 63 bits.
 constexpr double kFixedOne = 0x1p42;
 constexpr int64_t kMostScores = (int64_t{1} << 21) - 1;
 
@@ -340,27 +342,29 @@ struct Kernels {
   const Product& (*product)(Codec codec, bool many_rows);
   // Rows of x from which on the product for many is the faster one; its bits are those of few.
   int64_t (*many_from)(Codec codec);
-  // Whether bits are shifted and masked beside dot products, not in their place: operands of kinds of one plane of
-  // at most four bits, and one scale a tile, are then made in registers for any number of rows.
-  bool streams;
+  // Whether bits are shifted and masked beside dot products, not in their place: operands of kinds
+  // of one plane of at most four bits, and one scale a tile, are then made in registers for any
+  // number of rows.
+  bool unpacks_beside_dots;
   void (*norm)(const NormArgs&, int64_t row_begin, int64_t row_end);
   void (*embed)(const EmbedArgs&, int64_t row_begin, int64_t row_end);
   void (*rope)(const RopeArgs&, int64_t row_begin, int64_t row_end);
   void (*activate)(const ActivationArgs&, int64_t piece_begin, int64_t piece_end);
   void (*combine)(const CombineArgs&, int64_t piece_begin, int64_t piece_end);
   void (*kv_write)(const KvWriteArgs&, int64_t token_begin, int64_t token_end);
-  // `scratch` holds attention_scratch_bytes(rows, kv), rows = tokens of the item's runs * its q heads.
-  // after: the item that the same thread most likely takes next, whose memory may be asked for; or null.
+  // `scratch` holds attention_scratch_bytes(rows, kv), rows = tokens of the item's runs * its q
+  // heads. after: the item that the same thread most likely takes next, whose memory may be
+  // prefetched; or null.
   void (*attention)(const AttentionArgs&, const AttentionItem&, const AttentionItem* after,
                     void* scratch);
   int64_t (*attention_scratch_bytes)(int64_t rows, const KvLayer& kv);
-  // Floats of a row's sums over a part; and what the sums of all parts of an item come to, whose `begin` is
-  // that of the first part, [parts][rows][attention_sums_width].
+  // Floats of a row's sums over a part; and what the sums of all parts of an item come to, whose
+  // `begin` is that of the first part, [parts][rows][attention_sums_width].
   int64_t (*attention_sums_width)(const KvLayer& kv);
   void (*join_parts)(const AttentionArgs&, const AttentionItem&, float* sums);
-  // Of a row of scores, a block being kRowBlock of them. `highest_of`: of each block, or null; where
-  // given, blocks without a score above the bound are passed over.
-  // Largest of x[0, n) and, in highest_of, of each block; NaN when any is NaN, and the rest unknown.
+  // Of a row of scores, a block being kRowBlock of them. `highest_of`: of each block, or null;
+  // where given, blocks without a score above the bound are passed over. Largest of x[0, n) and, in
+  // highest_of, of each block; NaN when any is NaN, and the rest unknown.
   float (*highest)(const float* x, int64_t n, float* highest_of);
   // Sum of the weights of each block, in fixed point.
   void (*weigh)(const Weighing&, const float* x, int64_t n, const float* highest_of, int64_t* sums);

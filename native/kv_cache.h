@@ -49,7 +49,7 @@ class KvCache {
   void copy_block(int64_t source, int64_t target);
   // Has memory of the blocks below `blocks` ready, beside what else is done or before it returns.
   void populate(int64_t blocks, bool wait);
-  // So many blocks, from the first on, have their memory because it was asked for.
+  // So many blocks, from the first on, have been populated.
   int64_t populated() const { return populator_.done() / page_bytes_; }
   int64_t blocks() const { return blocks_; }
   int64_t block_size() const { return block_size_; }

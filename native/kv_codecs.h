@@ -2,7 +2,7 @@
 //
 // A kind is a line of kKvKinds: a codec, and whether what it stores is turned by a Hadamard matrix
 // first (rotate.h). A codec is a line of kKvCodecFacts (and its name in the enum) and its reader in
-// kv_readers.h or kv_scaled.h; storage, kernels and what Python may ask for follow from these. Plain
+// kv_readers.h or kv_scaled.h; storage, kernels and what Python may name follow from these. Plain
 // constants with internal linkage, as in codecs.h.
 
 #pragma once

@@ -81,9 +81,10 @@ struct KvReader<KvCodec::int8> : Scaled {
   }
 };
 
-// Of x / m * -8, with m the value of the largest magnitude (the positive one of two), q = nearest(f x) in
-// [-8, 7] for the factor f of kFactors that leaves the least squared error, and d the scale with which
-// these q come nearest to x; stored as q + 8. Zeros, NaN and infinities as in eight bits.
+// Of x / m * -8, with m the value of the largest magnitude (the positive one of two), q = nearest(f
+// x) in [-8, 7] for the factor f of kFactors that leaves the least squared error, and d the scale
+// with which these q come nearest to x; stored as q + 8. Zeros, NaN and infinities as in eight
+// bits.
 template <>
 struct KvReader<KvCodec::int4> : Scaled {
   static constexpr KvCodec kCodec = KvCodec::int4;
@@ -167,8 +168,8 @@ struct KvReader<KvCodec::int4> : Scaled {
   }
 };
 
-// The nearest e4m3 (ties to even) to x / scale, at most 448 in magnitude; NaN has the code of NaN, which
-// is read as 480. The scale is the layer's, 1 where its checkpoint has none.
+// The nearest e4m3 (ties to even) to x / scale, at most 448 in magnitude; NaN has the code of NaN,
+// which is read as 480. The scale is the layer's, 1 where its checkpoint has none.
 template <>
 struct KvReader<KvCodec::fp8> {
   static constexpr KvCodec kCodec = KvCodec::fp8;

@@ -28,14 +28,23 @@ const Kernels& neon_dotprod_kernels();
 #endif
 
 #if defined(__x86_64__)
-// What the level avx512 is on this machine: one name and the same bits, with or without VBMI, and whatever
-// ports there are. Zen 5 has four vector ports, two of which multiply; earlier processors of AMD with AVX-512
-// were not measured. Those of Intel have two, which do all.
+// Zen 5 (family 0x1A of AMD) has four vector ports, two of which multiply, so that shifts and masks
+// run beside dot products. Zen 4 was not measured; processors of Intel have two ports, which do
+// all.
+static bool is_zen5() {
+  unsigned a, b, c, d;
+  if (!__builtin_cpu_is("amd") || __get_cpuid(1, &a, &b, &c, &d) == 0) return false;
+  constexpr unsigned kZen5 = 0x1a;
+  return (a >> 8 & 0xf) + (a >> 20 & 0xff) == kZen5;
+}
+
+// What the level avx512 is on this machine: one name and the same bits, with or without VBMI, and
+// whatever ports there are.
 const Kernels& best_avx512_kernels() {
   static const Kernels kernels = [] {
     Kernels best =
         __builtin_cpu_supports("avx512vbmi") ? avx512_vbmi_kernels() : avx512_kernels();
-    best.streams = __builtin_cpu_is("amd");
+    best.unpacks_beside_dots = is_zen5();
     return best;
   }();
   return kernels;

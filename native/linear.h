@@ -1,9 +1,9 @@
 // y = W x for rows of x and panels of 16 outputs, over every codec.
 //
-// A call takes some panels and some rows. Few rows, or any number where that costs nothing: panels stream
-// from memory, and operands are made in registers. Others: k is cut into blocks whose weights fit in
-// the first-level cache, unpacked or decoded to f32 once, and every block of rows runs over them.
-// The order in which a sum is built is the same in both, so the result is.
+// A call takes some panels and some rows. Few rows, or any number where that costs nothing: panels
+// stream from memory, and operands are made in registers. Others: k is cut into blocks whose
+// weights fit in the first-level cache, unpacked or decoded to f32 once, and every block of rows
+// runs over them. The order in which a sum is built is the same in both, so the result is.
 
 #pragma once
 
@@ -30,11 +30,11 @@ struct LinearScratch {
   };
 };
 
-// sums[i][j] of MR rows and NP panels over `tiles` tiles. `end`, where they stream: that of all weights of
-// the call; elsewhere what is `asked`.
+// sums[i][j] of MR rows and NP panels over `tiles` tiles. `end`, where they stream: that of all
+// weights of the call; elsewhere `upcoming` is prefetched.
 template <int MR, int NP, class Pairs, bool Stream>
 static void float_tiles(const float* x, int64_t stride, const typename Pairs::T* w, int64_t panel,
-                        int64_t tiles, const uint8_t* end, const NextBlock& asked, float* sums) {
+                        int64_t tiles, const uint8_t* end, const NextBlock& upcoming, float* sums) {
   using C = Chains<MR, NP, Pairs>;
   constexpr int64_t kPairBytes = Pairs::kPair * sizeof(typename Pairs::T);
   F total[MR][NP];
@@ -43,12 +43,12 @@ HEADRACE_UNROLL
 HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) total[i][j] = load(sums + (i * kBlockPanels + j) * kLanes);
   }
-  Asking asking = Asking::of<NP>(asked, tiles, sums);
+  Prefetcher prefetcher = Prefetcher::of<NP>(upcoming, tiles, sums);
   for (int64_t t = 0; t < tiles; ++t) {
-    if constexpr (!Stream) Asking::turn<NP>(asking);
+    if constexpr (!Stream) Prefetcher::advance<NP>(prefetcher);
     C c;
     C::clear(c);
-    const int64_t ahead = Stream ? asked_ahead(w, end) : 0;
+    const int64_t ahead = Stream ? prefetch_distance(w, end) : 0;
     for (int p = 0; p < kTile / 2; ++p) {
       for (int64_t b = 0; Stream && b < kPairBytes; b += 64) {
         prefetch(reinterpret_cast<const char*>(w) + ahead + b);
@@ -75,7 +75,7 @@ HEADRACE_INLINE const typename Pairs::T* panel_at(const LinearArgs& a, int64_t p
   return reinterpret_cast<const typename Pairs::T*>(a.weight.panels + panel * a.weight.panel_bytes);
 }
 
-// Few rows: each panel is read once, front to back, and asks for the next ones up to `reach`.
+// Few rows: each panel is read once, front to back, and prefetches the next ones up to `reach`.
 template <class Pairs>
 static void stream_float(const LinearArgs& a, int64_t panel, int64_t reach, int64_t row,
                          int64_t rows, float* sums) {
@@ -125,63 +125,96 @@ static void block_float(const LinearArgs& a, int64_t panel, int64_t count, int64
                                          (ends ? 0 : tile + tiles) * kTileElements),
         a.weight.panel_bytes, tiles * kTileBytes};
     over_rows(a, panel, count, row, rows, kBlockRows, tile == 0, ends, ahead, s->sums,
-              [&](int64_t i, int64_t n, const NextBlock& asked, float* sums) {
+              [&](int64_t i, int64_t n, const NextBlock& upcoming, float* sums) {
       const float* x = a.x.values + (row + i) * a.x.stride + tile * kTile;
       with_rows<kBlockRows>(n, [&]<int MR>() {
         with_panels(count, [&]<int NP>() {
-          float_tiles<MR, NP, F32Pairs, false>(x, a.x.stride, w, next, tiles, nullptr, asked, sums);
+          float_tiles<MR, NP, F32Pairs, false>(x, a.x.stride, w, next, tiles, nullptr, upcoming,
+                                               sums);
         });
       });
     });
   }
 }
 
-// Rows of whose outputs more than what is at hand are written, so that these are worth prefetching.
+// Some rows meet a panel, or two, front to back, and prefetch what is `upcoming`; `reach` as in
+// PanelRange.
+template <bool kFloats, int kFirst, int kEnd>
+static void stream_panels(const LinearArgs& a, int64_t panel, int64_t count, int64_t reach,
+                          int64_t row, int64_t rows, const Ahead& upcoming, float* sums) {
+  const Codec codec = a.weight.codec;
+  if constexpr (kFloats) {
+    if (codec == Codec::f32) return stream_float<F32Pairs>(a, panel, reach, row, rows, sums);
+    if (codec == Codec::f16) return stream_float<F16Pairs>(a, panel, reach, row, rows, sums);
+    if (codec == Codec::bf16) return stream_float<BF16Pairs>(a, panel, reach, row, rows, sums);
+    if (codec == Codec::f8_e4m3) return stream_scaled<F8Scaled>(a, panel, reach, row, rows, sums);
+    if (codec == Codec::nf4) return stream_scaled<Nf4Scaled>(a, panel, reach, row, rows, sums);
+  }
+  headrace::with_quantised<kFirst, kEnd>(codec, [&]<Codec C>() {
+    stream_int8<C>(a, panel, count, row, rows, upcoming, sums);
+  });
+}
+
+// Some panels, a block of k at a time, and all rows.
+template <bool kFloats, int kFirst, int kEnd>
+static void block_panels(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
+                         int64_t rows, LinearScratch* s) {
+  const Codec codec = a.weight.codec;
+  if constexpr (kFloats) {
+    if (codec == Codec::f32) return block_float<F32Pairs>(a, panel, count, row, rows, s);
+    if (codec == Codec::f16) return block_float<F16Pairs>(a, panel, count, row, rows, s);
+    if (codec == Codec::bf16) return block_float<BF16Pairs>(a, panel, count, row, rows, s);
+    if (codec == Codec::f8_e4m3) {
+      return block_scaled<F8Scaled>(a, panel, count, row, rows, s->weights, s->sums);
+    }
+    if (codec == Codec::nf4) {
+      return block_scaled<Nf4Scaled>(a, panel, count, row, rows, s->weights, s->sums);
+    }
+  }
+  headrace::with_quantised<kFirst, kEnd>(codec, [&]<Codec C>() {
+    block_int8<C>(a, panel, count, row, rows, s->unpacked, s->sums);
+  });
+}
+
+// Of more rows than these the outputs no longer lie in the cache, so that they are worth
+// prefetching.
 constexpr int64_t kManyOutputs = 48;
 
-// Every panel, or every two, meet all rows of a pass, some at a time, before the next ones are read.
+// What rows [done, done + rows) of a pass of `all` prefetch as they meet some panels: their share
+// of the panels after these, none of another thread's, and of many rows their outputs.
+HEADRACE_INLINE Ahead ahead_of(const LinearArgs& a, int64_t panel, int64_t count, int64_t reach,
+                               int64_t first_row, int64_t done, int64_t rows, int64_t all) {
+  const uint8_t* const next = a.weight.panels + (panel + count) * a.weight.panel_bytes;
+  const int64_t left = reach - panel - count, after = left < count ? left : count;
+  // Two panels lie behind each other: a step prefetches a line of each half of what comes.
+  const int64_t half = a.weight.panel_bytes * after / kBlockPanels;
+  Ahead ahead = {a.weight.panels + reach * a.weight.panel_bytes,
+                 NextBlock::share({next, half, half}, done, rows, all)};
+  if (all > kManyOutputs) ahead.next.outputs = Outputs::of(a, panel, first_row + done, rows);
+  return ahead;
+}
+
+// Every panel, or every two, meet all rows of a pass, some at a time, before the next ones are
+// read.
 template <bool kFloats, int kFirst, int kEnd>
 static void linear_stream(const LinearArgs& a, const PanelRange& panels, int64_t row_begin,
                           int64_t row_end, LinearScratch* s) {
-  const Codec codec = a.weight.codec;
-  const int64_t of_call = row_end - row_begin;
-  const int64_t step = panels_pair(codec, of_call) ? kBlockPanels : 1;
-  const int64_t pass =
-      step > 1 ? chunk_rows(of_call, most_int8_rows(a.weight.tiles)) : of_call;
+  const bool pair = panels_pair(a.weight.codec, row_end - row_begin);
+  const int64_t step = pair ? kBlockPanels : 1, together = pair ? kBlockRows : kStreamRows;
+  const int64_t most = pair ? most_int8_rows(a.weight.tiles) : row_end - row_begin;
+  const int64_t pass = chunk_rows(row_end - row_begin, most);
   for (int64_t begin = row_begin; begin < row_end; begin += pass) {
     const int64_t all = row_end - begin < pass ? row_end - begin : pass;
-    const int64_t chunk = chunk_rows(all, step > 1 ? kBlockRows : kStreamRows);
+    const int64_t chunk = chunk_rows(all, together);
     for (int64_t panel = panels.begin, count; panel < panels.end; panel += count) {
       count = panels.end - panel < step ? panels.end - panel : step;
-      for (int64_t row = begin; row < begin + all; row += chunk) {
-        const int64_t done = row - begin, rows = all - done < chunk ? all - done : chunk;
-        // The panels after these, shared out over the rows; none of another thread's.
-        const int64_t left = panels.reach - panel - count, after = left < count ? left : count;
-        const int64_t half = a.weight.panel_bytes * after / kBlockPanels;
-        const NextBlock next = {a.weight.panels + (panel + count) * a.weight.panel_bytes, half, half};
-        Ahead ahead = {a.weight.panels + panels.reach * a.weight.panel_bytes,
-                       NextBlock::share(next, done, rows, all)};
-        if (all > kManyOutputs) ahead.next.outputs = Outputs::of(a, panel, row, rows);
+      for (int64_t done = 0; done < all; done += chunk) {
+        const int64_t rows = all - done < chunk ? all - done : chunk;
         clear_sums(s->sums, rows);
-        if constexpr (kFloats) {
-          if (codec == Codec::f32) stream_float<F32Pairs>(a, panel, panels.reach, row, rows, s->sums);
-          if (codec == Codec::f16) stream_float<F16Pairs>(a, panel, panels.reach, row, rows, s->sums);
-          if (codec == Codec::bf16) {
-            stream_float<BF16Pairs>(a, panel, panels.reach, row, rows, s->sums);
-          }
-          if (codec == Codec::f8_e4m3) {
-            stream_scaled<F8Scaled>(a, panel, panels.reach, row, rows, s->sums);
-          }
-          if (codec == Codec::nf4) {
-            stream_scaled<Nf4Scaled>(a, panel, panels.reach, row, rows, s->sums);
-          }
-        }
-        if (is_quantised(codec)) {
-          headrace::with_quantised<kFirst, kEnd>(codec, [&]<Codec C>() {
-            stream_int8<C>(a, panel, count, row, rows, ahead, s->sums);
-          });
-        }
-        finish(a, s->sums, panel, count, row, rows);
+        stream_panels<kFloats, kFirst, kEnd>(
+            a, panel, count, panels.reach, begin + done, rows,
+            ahead_of(a, panel, count, panels.reach, begin, done, rows, all), s->sums);
+        finish(a, s->sums, panel, count, begin + done, rows);
       }
     }
   }
@@ -190,29 +223,13 @@ static void linear_stream(const LinearArgs& a, const PanelRange& panels, int64_t
 template <bool kFloats, int kFirst, int kEnd>
 static void linear_unpacked(const LinearArgs& a, const PanelRange& panels, int64_t row_begin,
                             int64_t row_end, LinearScratch* s) {
-  const Codec codec = a.weight.codec;
-  const int64_t most = is_quantised(codec) ? most_int8_rows(a.weight.tiles) : kChunkRows;
+  const int64_t most = is_quantised(a.weight.codec) ? most_int8_rows(a.weight.tiles) : kChunkRows;
   const int64_t chunk = chunk_rows(row_end - row_begin, most);
   for (int64_t row = row_begin; row < row_end; row += chunk) {
     const int64_t rows = row_end - row < chunk ? row_end - row : chunk;
     for (int64_t panel = panels.begin; panel < panels.end; panel += kBlockPanels) {
       const int64_t left = panels.end - panel, count = left < kBlockPanels ? left : kBlockPanels;
-      if constexpr (kFloats) {
-        if (codec == Codec::f32) block_float<F32Pairs>(a, panel, count, row, rows, s);
-        if (codec == Codec::f16) block_float<F16Pairs>(a, panel, count, row, rows, s);
-        if (codec == Codec::bf16) block_float<BF16Pairs>(a, panel, count, row, rows, s);
-        if (codec == Codec::f8_e4m3) {
-          block_scaled<F8Scaled>(a, panel, count, row, rows, s->weights, s->sums);
-        }
-        if (codec == Codec::nf4) {
-          block_scaled<Nf4Scaled>(a, panel, count, row, rows, s->weights, s->sums);
-        }
-      }
-      if (is_quantised(codec)) {
-        headrace::with_quantised<kFirst, kEnd>(codec, [&]<Codec C>() {
-          block_int8<C>(a, panel, count, row, rows, s->unpacked, s->sums);
-        });
-      }
+      block_panels<kFloats, kFirst, kEnd>(a, panel, count, row, rows, s);
     }
   }
 }
@@ -221,7 +238,7 @@ static void linear_unpacked(const LinearArgs& a, const PanelRange& panels, int64
 template <bool kFloats, int kFirst, int kEnd>
 static void linear_of(const LinearArgs& a, const PanelRange& panels, int64_t row_begin,
                       int64_t row_end, void* scratch) {
-  const bool stream = streams_rows(a.weight.codec, row_end - row_begin, a.streams);
+  const bool stream = streams_rows(a.weight.codec, row_end - row_begin, a.unpacks_beside_dots);
   const auto linear =
       stream ? linear_stream<kFloats, kFirst, kEnd> : linear_unpacked<kFloats, kFirst, kEnd>;
   linear(a, panels, row_begin, row_end, static_cast<LinearScratch*>(scratch));

@@ -1,6 +1,6 @@
 // y = W x for many rows by tile products, bit for bit what avx512 computes: TDPBF16PS adds as the
-// chains of even and odd terms do (chains.h; F8_E4M3 is decoded to bf16), and sums of bytes are exact integers, which then meet
-// their scales as in linear_int8.h.
+// chains of even and odd terms do (chains.h; F8_E4M3 is decoded to bf16), and sums of bytes are
+// exact integers, which then meet their scales as in linear_int8.h.
 //
 // `Tiles` are the instructions (amx_tiles.h), or their twin in the tests. A block of rows is two
 // tiles of up to 16, a block of outputs two panels: sums 0..3, rows 4 and 5, weights 6 and 7.
@@ -28,8 +28,8 @@ using headrace::Product;
 
 constexpr int64_t kTileRows = 16;
 constexpr int64_t kTileRowBytes = 64;
-// Rows that go through a block of k together, so that weights come from memory once for all of them: their
-// sums (64 KiB) wait in scratch, they themselves in the second-level cache.
+// Rows that go through a block of k together, so that weights come from memory once for all of
+// them: their sums (64 KiB) wait in scratch, they themselves in the second-level cache.
 constexpr int64_t kAmxRows = 512;
 // Tiles of a k block of BF16: 8 x 32 k x 32 outputs x 2 bytes = 16 KiB of weights, and as much of
 // 32 rows, in a first-level cache of 48 KiB.
@@ -120,7 +120,8 @@ HEADRACE_INLINE void for_row_blocks(int64_t rows, int64_t bytes_of_k, const Fn& 
   }
 }
 
-// `bytes` of each of the panels from `at` on, or from the next ones' beginning where these end there.
+// `bytes` of each of the panels from `at` on, or from the next ones' beginning where these end
+// there.
 static NextBlock next_block(const LinearArgs& a, int64_t panel, int64_t count, int64_t at, int64_t bytes) {
   const bool ends = at >= a.weight.panel_bytes;
   return {a.weight.panels + (ends ? panel + count : panel) * a.weight.panel_bytes + (ends ? 0 : at),
@@ -137,8 +138,8 @@ static void panels_bf16(const LinearArgs& a, int64_t panel, int64_t count, int64
     const NextBlock ahead = next_block(a, panel, count, (tile + tiles) * kTile * kLanes * 2,
                                        tiles * kTile * kLanes * 2);
     for_row_blocks<Tiles>(rows, kTileRowBytes, [&](int64_t i, int64_t n) {
-      if (rows > kTileRows) NextBlock::ask_all(NextBlock::share(ahead, i, n, rows), count);
-      if (tile + tiles == all) Outputs::ask_all(Outputs::of(a, panel, row + i, n), count);
+      if (rows > kTileRows) NextBlock::prefetch_all(NextBlock::share(ahead, i, n, rows), count);
+      if (tile + tiles == all) Outputs::prefetch_all(Outputs::of(a, panel, row + i, n), count);
       const uint16_t* x = a.x.half + (row + i) * stride + tile * kTile;
       float* sums = s->sums + i * kBlockPanels * kLanes;
       with_shape(n, count, [&]<bool kTwoRows, bool kTwoPanels>() {
@@ -241,8 +242,8 @@ static void centre(Unpacked* w, int64_t tiles) {
   }
 }
 
-// sums += x * w of MR rows and a panel over `tiles` unpacked tiles. The integers of a tile of k come by way
-// of `whole`, while those of the tile before meet their scales as in unpacked_sums.
+// sums += x * w of MR rows and a panel over `tiles` unpacked tiles. The integers of a tile of k
+// come by way of `whole`, while those of the tile before meet their scales as in unpacked_sums.
 template <class Tiles, int MR, bool kMins, bool kSigned, class Unpacked>
 static void int8_panel(const Int8Rows& x, const Unpacked* w, int64_t tiles, int32_t* whole,
                        float* sums) {
@@ -319,8 +320,8 @@ static void unpacked_rows_amx(const LinearArgs& a, const Unpacked* w, int64_t pa
   constexpr int64_t kPanel = kUnpackedTiles / Unpacked::kTiles;
   for (int64_t i = 0; i < rows; i += kTileRows) {
     const int64_t n = rows - i < kTileRows ? rows - i : kTileRows;
-    NextBlock::ask_all(NextBlock::share(ahead, i, n, rows), count);
-    if (tile + tiles == a.weight.tiles) Outputs::ask_all(Outputs::of(a, panel, row + i, n), count);
+    NextBlock::prefetch_all(NextBlock::share(ahead, i, n, rows), count);
+    if (tile + tiles == a.weight.tiles) Outputs::prefetch_all(Outputs::of(a, panel, row + i, n), count);
     if (i == 0 || n < kTileRows) Tiles::configure(config_of_bytes(n));
     const Int8Rows x = Int8Rows::at(a.x, a.weight.tiles, 1, row + i, tile);
     with_rows<kTileRows>(n, [&]<int MR>() {
@@ -332,8 +333,9 @@ static void unpacked_rows_amx(const LinearArgs& a, const Unpacked* w, int64_t pa
   }
 }
 
-// Whether products of bytes by tiles are the faster ones for as many rows as can be. Where a tile of k has
-// two scales, half of a tile register and twice the scaling leave nothing of what they spare.
+// Whether products of bytes by tiles are the faster ones for as many rows as can be. Where a tile
+// of k has two scales, half of a tile register and twice the scaling leave nothing of what they
+// spare.
 static constexpr bool tiles_pay(Codec codec) { return facts(codec).groups == 1; }
 
 template <class Tiles, Codec C>
@@ -360,8 +362,8 @@ static void panels_int8(const LinearArgs& a, int64_t panel, int64_t count, int64
   }
 }
 
-// BF16 and F8_E4M3 (activations as bf16) and quantised weights. The tiles are configured on entry and released
-// at the end: a thread that sleeps has none that the system would have to save.
+// BF16 and F8_E4M3 (activations as bf16) and quantised weights. The tiles are configured on entry
+// and released at the end: a thread that sleeps has none that the system would have to save.
 template <class Tiles>
 static void linear_amx(const LinearArgs& a, const PanelRange& panels, int64_t row_begin,
                        int64_t row_end, void* scratch) {
@@ -417,14 +419,15 @@ constexpr int64_t kTileOpsBf16 = 4 * kTileRows * kLanes * kTile * 2;
 constexpr int64_t kTileOpsInt8 = 2 * kTileOpsBf16;
 
 // Rows from which on tiles are faster (benchmarks/product_rows.py on one thread of an Intel Xeon,
-// docs/kernels.md). Weights of 16 bits are read as they lie, and a tile of 16 rows costs about what one of 5
-// does; F8_E4M3 is decoded first, bytes are unpacked and their sums scaled by vectors all the same.
+// docs/kernels.md). Weights of 16 bits are read as they lie, and a tile of 16 rows costs about what
+// one of 5 does; F8_E4M3 is decoded first, bytes are unpacked and their sums scaled by vectors all
+// the same.
 constexpr int64_t kBf16From = 5;
 constexpr int64_t kFloat8From = 7;
 constexpr int64_t kBytesFrom = 48;
 
-// The level avx512 with tile products for many rows of BF16, F8_E4M3 and quantised weights, and with the
-// attention of avx512_bf16, whose instructions a processor with tiles for BF16 has too.
+// The level avx512 with tile products for many rows of BF16, F8_E4M3 and quantised weights, and
+// with the attention of avx512_bf16, whose instructions a processor with tiles for BF16 has too.
 template <class Tiles>
 struct AmxLevel {
   static constexpr Product kBf16 = {

@@ -1,9 +1,9 @@
 // y = W x for BF16 weights by VDPBF16PS: products of pairs, at twice the rate of f32.
 //
-// Its own arithmetic: k is cut into blocks of 128, each one chain from zero over the pairs (k, k + 1)
-// in ascending order, where the instruction adds the odd product and then the even one (two fused
-// roundings); then sum = sum + chain. Few rows stream, many rows run over a block of weights in the
-// first-level cache; both build every sum in that order. Activations are bf16 as well.
+// Its own arithmetic: k is cut into blocks of 128, each one chain from zero over the pairs (k, k +
+// 1) in ascending order, where the instruction adds the odd product and then the even one (two
+// fused roundings); then sum = sum + chain. Few rows stream, many rows run over a block of weights
+// in the first-level cache; both build every sum in that order. Activations are bf16 as well.
 
 #pragma once
 
@@ -21,9 +21,10 @@ constexpr int64_t kPairBlock = 128;
 constexpr int64_t kPairOutputs = 2 * kLanes;  // bf16 of a pair of k
 constexpr int64_t kPairBytes = kPairOutputs * static_cast<int64_t>(sizeof(uint16_t));
 
-// Pairs of a turn that asks for some of the next block: of a tile, so that blocks are whole turns.
-constexpr int64_t kTurnPairs = 4;
-static_assert(kTile / 2 % kTurnPairs == 0);
+// Pairs of a step that prefetches some of the next block: of a tile, so that blocks are whole
+// turns.
+constexpr int64_t kStepPairs = 4;
+static_assert(kTile / 2 % kStepPairs == 0);
 
 struct PairScratch {
   alignas(64) float sums[kChunkRows * kBlockPanels * kLanes];
@@ -49,11 +50,11 @@ HEADRACE_UNROLL
   }
 }
 
-// One block of k, or the shorter last one, for MR rows and NP panels: sums += chains. Where weights stream,
-// all of `asked` is asked for as nearly as it is needed.
+// One block of k, or the shorter last one, for MR rows and NP panels: sums += chains. Where weights
+// stream, all of `upcoming` is prefetched, each line as nearly as it is needed.
 template <int MR, int NP, bool Stream>
 static void pair_block(const uint16_t* x, int64_t stride, const uint16_t* w, int64_t panel,
-                       int64_t pairs, const NextBlock& asked, float* sums) {
+                       int64_t pairs, const NextBlock& upcoming, float* sums) {
   F c[MR][NP];
 HEADRACE_UNROLL
   for (int i = 0; i < MR; ++i) {
@@ -62,15 +63,15 @@ HEADRACE_UNROLL
   }
   if constexpr (Stream) {
     for (int64_t p = 0; p < pairs; ++p, x += 2, w += kPairOutputs) {
-      for (int j = 0; j < NP; ++j) prefetch(asked.at + p * kPairBytes + j * asked.panel);
+      for (int j = 0; j < NP; ++j) prefetch(upcoming.at + p * kPairBytes + j * upcoming.panel);
       add_pair(c, x, stride, w, panel);
     }
   } else {
-    Asking asking = Asking::of<NP>(asked, pairs / kTurnPairs, sums);
-    for (int64_t p = 0; p < pairs; p += kTurnPairs) {
-      Asking::turn<NP>(asking);
+    Prefetcher prefetcher = Prefetcher::of<NP>(upcoming, pairs / kStepPairs, sums);
+    for (int64_t p = 0; p < pairs; p += kStepPairs) {
+      Prefetcher::advance<NP>(prefetcher);
 HEADRACE_UNROLL
-      for (int64_t i = 0; i < kTurnPairs; ++i, x += 2, w += kPairOutputs) {
+      for (int64_t i = 0; i < kStepPairs; ++i, x += 2, w += kPairOutputs) {
         add_pair(c, x, stride, w, panel);
       }
     }
@@ -102,15 +103,15 @@ static void block_pairs(const LinearArgs& a, int64_t panel, int64_t count, int64
     const NextBlock ahead = {reinterpret_cast<const uint8_t*>(next), a.weight.panel_bytes,
                              n / 2 * kPairBytes};
     over_rows(a, panel, count, row, rows, kPairRows, k == 0, ends, ahead, all_sums,
-              [&](int64_t i, int64_t of, NextBlock asked, float* sums) {
-      // Few rows ask for it as they go, the first ones for all of it.
+              [&](int64_t i, int64_t of, NextBlock upcoming, float* sums) {
+      // Of few rows the first ones prefetch all of it as they go.
       const bool stream = few && i == 0;
-      if (few) asked = stream ? ahead : NextBlock{};
+      if (few) upcoming = stream ? ahead : NextBlock{};
       const uint16_t* x = a.x.half + (row + i) * stride + k;
       with_rows<kPairRows>(of, [&]<int MR>() {
         with_panels(count, [&]<int NP>() {
           const auto block = stream ? pair_block<MR, NP, true> : pair_block<MR, NP, false>;
-          block(x, stride, pairs_at(a, panel, k), apart, n / 2, asked, sums);
+          block(x, stride, pairs_at(a, panel, k), apart, n / 2, upcoming, sums);
         });
       });
     });
@@ -131,8 +132,8 @@ static void linear_pairs(const LinearArgs& a, const PanelRange& panels, int64_t 
   }
 }
 
-// Multiplies alone, for the probe. An instruction takes six cycles where a core begins two a cycle: 12 chains are
-// just enough, and one that waits is a cycle lost.
+// Multiplies alone, for the probe. An instruction takes six cycles where a core begins two a cycle:
+// 12 chains are just enough, and one that waits is a cycle lost.
 constexpr int kPairChains = 16;
 
 static float probe_pairs(int64_t rounds) {

@@ -1,8 +1,10 @@
-// Sums of the kinds that sum blocks (codecs.h): what a tile adds is a whole number, and a block of 256 meets
-// floats once. From packed blocks (stream_blocks) and from unpacked ones (unpacked_sums), in one order.
+// Sums of the kinds that sum blocks (codecs.h): what a tile adds is a whole number, and a block of
+// 256 meets floats once. From packed blocks (stream_blocks) and from unpacked ones (unpacked_sums),
+// in one order.
 //
-// A product of a tile's sum and its scale is below 2^24 (the most is IQ4_XS's, 32 * 127 * 127 * 32), so it
-// is exact in f32; their sum rounds only where it passes 2^24. Mins sum to at most 8 * 63 * 32 * 127 < 2^21.
+// A product of a tile's sum and its scale is below 2^24 (the most is IQ4_XS's, 32 * 127 * 127 *
+// 32), so it is exact in f32; their sum rounds only where it passes 2^24. Mins sum to at most 8 *
+// 63 * 32 * 127 < 2^21.
 
 #pragma once
 
@@ -19,7 +21,8 @@ struct BlockFactors {
   const uint8_t* mins;
 };
 
-// sums += ((part * d) - m * (the sum of whole mins times those of x)) * (the scale of x), of one block.
+// sums += ((part * d) - m * (the sum of whole mins times those of x)) * (the scale of x), of one
+// block.
 template <int MR, int NP, bool kMins>
 HEADRACE_INLINE void add_block(const F (&part)[MR][NP], const BlockFactors (&w)[NP], const float* d,
                                const int16_t* whole_sums, int64_t tiles, float* sums) {
@@ -54,7 +57,7 @@ HEADRACE_UNROLL
 // As stream_tiles, of kinds that sum blocks; sums begin at zero.
 template <int MR, int NP, Codec C>
 static void stream_blocks(const Int8Rows& x, const uint8_t* block, int64_t panel, int64_t blocks,
-                          const Ahead& asked, float* sums) {
+                          const Ahead& upcoming, float* sums) {
   using P = Packed<C>;
   static_assert(P::kGroups == 1 && P::kTiles == headrace::kBlockOfTiles);
   constexpr int kDots = dots_in_16(C, P::kWide);
@@ -63,14 +66,14 @@ static void stream_blocks(const Int8Rows& x, const uint8_t* block, int64_t panel
   const int32_t* start = x.start;
   const int16_t* whole_sums = x.whole_sums;
   const int64_t tiles = x.tiles;
-  Asking asking{};
-  if constexpr (NP > 1) asking = Asking::of<NP>(asked.next, blocks * P::kTiles, nullptr);
+  Prefetcher prefetcher{};
+  if constexpr (NP > 1) prefetcher = Prefetcher::of<NP>(upcoming.next, blocks * P::kTiles, nullptr);
   for (int64_t b = 0; b < blocks; ++b, block += P::kBlockBytes) {
     P p[NP];
 HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) p[j] = P::open(block + j * panel);
     const uint8_t* tile = block + P::kHeaderBytes;
-    const int64_t ahead = NP == 1 ? asked_ahead(block, asked.end) : 0;
+    const int64_t ahead = NP == 1 ? prefetch_distance(block, upcoming.end) : 0;
     for (int64_t at = 0; NP == 1 && at < P::kHeaderBytes; at += 64) prefetch(block + ahead + at);
     F part[MR][NP];
 HEADRACE_UNROLL
@@ -80,7 +83,7 @@ HEADRACE_UNROLL
     }
     for (int t = 0; t < P::kTiles; ++t, tile += P::kTileBytes) {
       for (int64_t at = 0; NP == 1 && at < P::kTileBytes; at += 64) prefetch(tile + ahead + at);
-      if constexpr (NP > 1) Asking::turn<NP>(asking);
+      if constexpr (NP > 1) Prefetcher::advance<NP>(prefetcher);
       typename P::Tile w_tile[NP];
 HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) w_tile[j] = P::open_tile(block + j * panel, tile + j * panel, t);
@@ -115,14 +118,14 @@ HEADRACE_UNROLL
 // As that of tiles, of `blocks` blocks of kinds that sum them.
 template <int MR, int NP, int, bool kMins, int kDots, bool kStarts>
 static void unpacked_sums(const Int8Rows& x, const UnpackedBlock* w, int64_t panel, int64_t blocks,
-                          const NextBlock& asked, float* sums) {
+                          const NextBlock& upcoming, float* sums) {
   constexpr int64_t kTiles = headrace::kBlockOfTiles;
   const int64_t step = x.tiles;
   const int8_t* q = x.q;
   const float* d = x.d;
   const int32_t* start = x.start;
   const int16_t* whole_sums = x.whole_sums;
-  Asking asking = Asking::of<NP>(asked, blocks * kTiles, sums);
+  Prefetcher prefetcher = Prefetcher::of<NP>(upcoming, blocks * kTiles, sums);
   for (int64_t b = 0; b < blocks; ++b, ++w) {
     F part[MR][NP];
 HEADRACE_UNROLL
@@ -131,7 +134,7 @@ HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) part[i][j] = zero();
     }
     for (int64_t t = 0; t < kTiles; ++t) {
-      Asking::turn<NP>(asking);
+      Prefetcher::advance<NP>(prefetcher);
       ISum s[MR][NP];
 HEADRACE_UNROLL
       for (int i = 0; i < MR; ++i) {

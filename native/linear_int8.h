@@ -1,8 +1,9 @@
 // y = W x for quantised weights: an exact integer sum for each group of a tile, then its scale.
 //
-// Operands go from the packed block into registers for some rows at a time (stream_tiles, one for each
-// kind), or a block of k is unpacked once and every block of rows runs over it (unpacked_sums, one for
-// each number of groups, with and without mins). streams_rows has which. Both build a row's sum in one order.
+// Operands go from the packed block into registers for some rows at a time (stream_tiles, one for
+// each kind), or a block of k is unpacked once and every block of rows runs over it (unpacked_sums,
+// one for each number of groups, with and without mins). streams_rows has which. Both build a row's
+// sum in one order.
 
 #pragma once
 
@@ -19,31 +20,31 @@ using headrace::LinearArgs;
 // first-level cache. A multiple of the 8 tiles of a block of 256.
 constexpr int64_t kUnpackedTiles = 16;
 
-// Whether few rows of a kind meet two panels side by side: where more rows than a weight has bits multiply
-// it, what binds is no longer memory but the loads of the rows, one for each dot product, which two panels
-// share. Operands are then made for kBlockRows rows at a time instead of kStreamRows, which those of a code
-// book do not pay.
+// Whether few rows of a kind meet two panels side by side: where more rows than a weight has bits
+// multiply it, what binds is no longer memory but the loads of the rows, one for each dot product,
+// which two panels share. Operands are then made for kBlockRows rows at a time instead of
+// kStreamRows, which those of a code book do not pay.
 HEADRACE_INLINE bool panels_pair(Codec codec, int64_t rows) {
   const CodecFacts& f = facts(codec);
   return kBlockPanels > 1 && f.groups > 0 && f.book.length == 0 &&
          rows > headrace::tile_bytes(f) / (2 * kTile);
 }
 
-// Whether operands of so many rows are made in registers, for some rows at a time: as long as that costs less
-// than an unpacked copy, whose making and reading the first rows wait for. Seen at avx512: up to 48 rows, fewer
-// where scales of two groups, or minimums, leave fewer instructions that nothing else waits for. Where shifts
-// and masks run `beside` dot products, any number of rows of one plane of at most four bits, of which a copy is
-// twice as long or more.
-HEADRACE_INLINE bool streams_rows(Codec codec, int64_t rows, bool beside) {
+// Whether operands of so many rows are made in registers, for some rows at a time: as long as that
+// costs less than an unpacked copy, whose making and reading the first rows wait for. Seen at
+// avx512: up to 48 rows, fewer where scales of two groups, or minimums, leave fewer instructions
+// that nothing else waits for. Where shifts and masks run beside dot products (`beside_dots`), any
+// number of rows of one plane of at most four bits, of which a copy is twice as long or more.
+HEADRACE_INLINE bool streams_rows(Codec codec, int64_t rows, bool beside_dots) {
   if (!panels_pair(codec, rows)) return rows <= 2 * kStreamRows;
   const CodecFacts& f = facts(codec);
-  if (f.groups == 1 && f.low_bits <= 4 && f.high_bits == 0 && beside) return true;
+  if (f.groups == 1 && f.low_bits <= 4 && f.high_bits == 0 && beside_dots) return true;
   return rows <= (f.groups == 1 && !f.mins ? 48 : 24);
 }
 
-// Rows that go over weights together, unpacked or not: the more, the less unpacking and reading. At most
-// what a pass has; with wide rows as many as leave half of a second-level cache to all else; but 192 are
-// worth unpacking for.
+// Rows that go over weights together, unpacked or not: the more, the less unpacking and reading. At
+// most what a pass has; with wide rows as many as leave half of a second-level cache to all else;
+// but 192 are worth unpacking for.
 constexpr int64_t kMostInt8Rows = 512, kLeastInt8Rows = 192, kInt8RowsBytes = 512 << 10;
 
 HEADRACE_INLINE int64_t most_int8_rows(int64_t tiles) {
@@ -54,7 +55,7 @@ HEADRACE_INLINE int64_t most_int8_rows(int64_t tiles) {
 // sums[i][j] of MR rows and NP panels, `panel` bytes apart.
 template <int MR, int NP, Codec C>
 static void stream_tiles(const Int8Rows& x, const uint8_t* block, int64_t panel, int64_t blocks,
-                         const Ahead& asked, float* sums) {
+                         const Ahead& upcoming, float* sums) {
   using P = Packed<C>;
   constexpr int G = P::kGroups, kOfGroup = kFours / G, kDots = dots_in_16(C, P::kWide);
   F total[MR][NP];
@@ -68,18 +69,18 @@ HEADRACE_UNROLL
   const int32_t* start = x.start;
   const float* msum = x.sums;
   const int64_t tiles = x.tiles;
-  Asking asking{};
-  if constexpr (NP > 1) asking = Asking::of<NP>(asked.next, blocks * P::kTiles, nullptr);
+  Prefetcher prefetcher{};
+  if constexpr (NP > 1) prefetcher = Prefetcher::of<NP>(upcoming.next, blocks * P::kTiles, nullptr);
   for (int64_t b = 0; b < blocks; ++b, block += P::kBlockBytes) {
     P p[NP];
 HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) p[j] = P::open(block + j * panel);
     const uint8_t* tile = block + P::kHeaderBytes;
-    const int64_t ahead = NP == 1 ? asked_ahead(block, asked.end) : 0;
+    const int64_t ahead = NP == 1 ? prefetch_distance(block, upcoming.end) : 0;
     for (int64_t at = 0; NP == 1 && at < P::kHeaderBytes; at += 64) prefetch(block + ahead + at);
     for (int t = 0; t < P::kTiles; ++t, tile += P::kTileBytes) {
       for (int64_t at = 0; NP == 1 && at < P::kTileBytes; at += 64) prefetch(tile + ahead + at);
-      if constexpr (NP > 1) Asking::turn<NP>(asking);
+      if constexpr (NP > 1) Prefetcher::advance<NP>(prefetcher);
       decltype(P::open_tile(block, tile, t)) w_tile[NP];
 HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) w_tile[j] = P::open_tile(block + j * panel, tile + j * panel, t);
@@ -126,11 +127,12 @@ HEADRACE_UNROLL
   }
 }
 
-// sums[i][j] of MR rows and NP panels, `panel` tiles apart, over `tiles` tiles. Where no sum starts at
-// anything but zero (kStarts), a kernel that knows it has registers left for the addresses of the rest.
+// sums[i][j] of MR rows and NP panels, `panel` tiles apart, over `tiles` tiles. Where no sum starts
+// at anything but zero (kStarts), a kernel that knows it has registers left for the addresses of
+// the rest.
 template <int MR, int NP, int G, bool kMins, int kDots, bool kStarts>
 static void unpacked_sums(const Int8Rows& x, const UnpackedTile<G, kMins>* w, int64_t panel,
-                          int64_t tiles, const NextBlock& asked, float* sums) {
+                          int64_t tiles, const NextBlock& upcoming, float* sums) {
   constexpr int kOfGroup = kFours / G;
   F total[MR][NP];
 HEADRACE_UNROLL
@@ -143,9 +145,9 @@ HEADRACE_UNROLL
   const float* d = x.d;
   const int32_t* start = x.start;
   const float* msum = x.sums;
-  Asking asking = Asking::of<NP>(asked, tiles, sums);
+  Prefetcher prefetcher = Prefetcher::of<NP>(upcoming, tiles, sums);
   for (int64_t t = 0; t < tiles; ++t, ++w) {
-    Asking::turn<NP>(asking);
+    Prefetcher::advance<NP>(prefetcher);
 HEADRACE_UNROLL
     for (int g = 0; g < G; ++g) {
       ISum s[MR][NP];
@@ -189,10 +191,10 @@ HEADRACE_UNROLL
   }
 }
 
-// Some rows: `count` panels front to back. `asked`: what these rows prefetch.
+// Some rows: `count` panels front to back. `upcoming`: what these rows prefetch.
 template <Codec C>
 static void stream_int8(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
-                        int64_t rows, const Ahead& asked, float* sums) {
+                        int64_t rows, const Ahead& upcoming, float* sums) {
   using P = Packed<C>;
   const Int8Rows x = Int8Rows::at(a.x, a.weight.tiles, P::kGroups, row, 0);
   const uint8_t* w = a.weight.panels + panel * a.weight.panel_bytes;
@@ -204,7 +206,7 @@ static void stream_int8(const LinearArgs& a, int64_t panel, int64_t count, int64
         return stream_tiles<MR, NP, C>;
       }
     }();
-    of_kind(x, w, a.weight.panel_bytes, a.weight.tiles / P::kTiles, asked, sums);
+    of_kind(x, w, a.weight.panel_bytes, a.weight.tiles / P::kTiles, upcoming, sums);
   };
   if (kBlockPanels > 1 && count == kBlockPanels) {
     with_rows<kBlockRows>(rows, [&]<int MR>() {
@@ -222,12 +224,12 @@ static void unpacked_rows(const LinearArgs& a, const Unpacked* w, int64_t panel,
                           const NextBlock& ahead, float* all_sums) {
   constexpr int64_t kPanel = kUnpackedTiles / Unpacked::kTiles;
   over_rows(a, panel, count, row, rows, kBlockRows, tile == 0, tile + tiles == a.weight.tiles,
-            ahead, all_sums, [&](int64_t i, int64_t n, const NextBlock& asked, float* sums) {
+            ahead, all_sums, [&](int64_t i, int64_t n, const NextBlock& upcoming, float* sums) {
     const Int8Rows x = Int8Rows::at(a.x, a.weight.tiles, G, row + i, tile);
     with_rows<kBlockRows>(n, [&]<int MR>() {
       with_panels(count, [&]<int NP>() {
         unpacked_sums<MR, NP, G, kMins, kDots, kStarts>(x, w, kPanel, tiles / Unpacked::kTiles,
-                                                        asked, sums);
+                                                        upcoming, sums);
       });
     });
   });

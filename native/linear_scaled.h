@@ -1,10 +1,10 @@
-// y = W x for weights of F8_E4M3 and NF4: the chains of chains.h over each tile of 32, whose sum meets
-// the scale of its run before it joins the row's sum.
+// y = W x for weights of F8_E4M3 and NF4: the chains of chains.h over each tile of 32, whose sum
+// meets the scale of its run before it joins the row's sum.
 //
-// A panel is the scales of all runs, [run][16 outputs], then the values, [k / 2][16 outputs][2 of k];
-// of NF4 the two share a byte. F8_E4M3 is read as 2^-8 of what it is, and its scales are stored 2^8
-// times as large. Few rows stream; for many rows a block of k is decoded once. Both build a row's sum
-// in one order.
+// A panel is the scales of all runs, [run][16 outputs], then the values, [k / 2][16 outputs][2 of
+// k]; of NF4 the two share a byte. F8_E4M3 is read as 2^-8 of what it is, and its scales are stored
+// 2^8 times as large. Few rows stream; for many rows a block of k is decoded once. Both build a
+// row's sum in one order.
 
 #pragma once
 
@@ -40,13 +40,13 @@ HEADRACE_INLINE const uint8_t* scaled_values(const LinearArgs& a, int64_t panel,
          runs * kLanes * static_cast<int64_t>(sizeof(float)) + tile * S::kTileBytes;
 }
 
-// sums[i][j] of MR rows and NP panels over `tiles` tiles, the first of which begins a run. Values of
-// the panels are `panel` apart, their scales `scale_panel`. `end`, where they stream: that of all weights
-// of the call; elsewhere what is `asked`.
+// sums[i][j] of MR rows and NP panels over `tiles` tiles, the first of which begins a run. Values
+// of the panels are `panel` apart, their scales `scale_panel`. `end`, where they stream: that of
+// all weights of the call; elsewhere `upcoming` is prefetched.
 template <int MR, int NP, class Pairs, int64_t kRunTiles, bool Stream>
 static void scaled_tiles(const float* x, int64_t stride, const typename Pairs::T* w, int64_t panel,
                          const float* scales, int64_t scale_panel, int64_t tiles,
-                         const uint8_t* end, const NextBlock& asked, float* sums) {
+                         const uint8_t* end, const NextBlock& upcoming, float* sums) {
   using C = Chains<MR, NP, Pairs>;
   constexpr int kLineBytes = 64;
   F total[MR][NP];
@@ -55,12 +55,12 @@ HEADRACE_UNROLL
 HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) total[i][j] = load(sums + (i * kBlockPanels + j) * kLanes);
   }
-  Asking asking = Asking::of<NP>(asked, tiles, sums);
+  Prefetcher prefetcher = Prefetcher::of<NP>(upcoming, tiles, sums);
   for (int64_t t = 0; t < tiles; ++t) {
-    if constexpr (!Stream) Asking::turn<NP>(asking);
+    if constexpr (!Stream) Prefetcher::advance<NP>(prefetcher);
     C c;
     C::clear(c);
-    const int64_t ahead = Stream ? asked_ahead(w, end) : 0;
+    const int64_t ahead = Stream ? prefetch_distance(w, end) : 0;
     for (int p = 0; p < kTile / 2; ++p) {
       if (Stream && p % (kLineBytes / Pairs::kPair) == 0) {
         prefetch(reinterpret_cast<const char*>(w) + ahead);
@@ -85,7 +85,7 @@ HEADRACE_UNROLL
   }
 }
 
-// Few rows: each panel is read once, front to back, and asks for the next ones up to `reach`.
+// Few rows: each panel is read once, front to back, and prefetches the next ones up to `reach`.
 template <class S>
 static void stream_scaled(const LinearArgs& a, int64_t panel, int64_t reach, int64_t row,
                           int64_t rows, float* sums) {
@@ -122,13 +122,13 @@ static void block_scaled(const LinearArgs& a, int64_t panel, int64_t count, int6
         stride, tiles * S::kTileBytes};
     const float* scales = run_scales(a, panel) + tile / S::kRunTiles * kLanes;
     over_rows(a, panel, count, row, rows, kBlockRows, tile == 0, ends, ahead, all_sums,
-              [&](int64_t i, int64_t n, const NextBlock& asked, float* sums) {
+              [&](int64_t i, int64_t n, const NextBlock& upcoming, float* sums) {
       const float* x = a.x.values + (row + i) * a.x.stride + tile * kTile;
       with_rows<kBlockRows>(n, [&]<int MR>() {
         with_panels(count, [&]<int NP>() {
           scaled_tiles<MR, NP, F32Pairs, S::kRunTiles, false>(
               x, a.x.stride, weights, of_panel, scales,
-              stride / static_cast<int64_t>(sizeof(float)), tiles, nullptr, asked,
+              stride / static_cast<int64_t>(sizeof(float)), tiles, nullptr, upcoming,
               sums);
         });
       });

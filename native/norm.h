@@ -1,9 +1,9 @@
 // Norms of rows: RMS, and layer norm, which is the same of x - mean(x).
 //
-// Sums over a row are kept per lane (k mod 16) and then taken over the lanes. A layer norm takes the
-// mean first and then, in a second pass, the squares of the differences: one pass over x and x^2
-// would lose what a large mean leaves of the variance. An RMS norm is the case of mean 0, and
-// x - 0 is x, so both are one code.
+// Sums over a row are kept per lane (k mod 16) and then taken over the lanes. A layer norm takes
+// the mean first and then, in a second pass, the squares of the differences: one pass over x and
+// x^2 would lose what a large mean leaves of the variance. An RMS norm is the case of mean 0, and x
+// - 0 is x, so both are one code.
 
 #pragma once
 

@@ -52,8 +52,8 @@ HEADRACE_UNROLL
   }
 }
 
-// N tiles of a row from the t-th on, rounded by a scale of each or, where there is one, by that of the row.
-// `first` counts through the tiles of all rows.
+// N tiles of a row from the t-th on, rounded by a scale of each or, where there is one, by that of
+// the row. `first` counts through the tiles of all rows.
 template <int N>
 HEADRACE_INLINE void quantise_tiles(const RowReader& r, int64_t t, const float* of_row,
                                     const CodecFacts& f, int64_t first, const Operand& to) {

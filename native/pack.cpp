@@ -51,8 +51,8 @@ void pack_halves(Rows rows, int64_t width, uint8_t* to) {
   }
 }
 
-// F8_E4M3: the scales of all runs, [run] by 16, then [k / 2] by 16 pairs. A run with a NaN among its
-// values has a scale that is NaN: sums over it are, as they would be by the value.
+// F8_E4M3: the scales of all runs, [run] by 16, then [k / 2] by 16 pairs. A run with a NaN among
+// its values has a scale that is NaN: sums over it are, as they would be by the value.
 void pack_scaled(Rows rows, int64_t width, int64_t tiles, uint8_t* to) {
   const int64_t runs = runs_of(width);
   uint8_t* const values = to + runs_of(tiles * kTile) * kLanes * static_cast<int64_t>(sizeof(float));
@@ -344,7 +344,7 @@ PackedLinear::PackedLinear(ThreadPool& pool, Slabs& memory, Codec codec, int64_t
   const int64_t panels = (out_ + kLanes - 1) / kLanes;
   const int64_t of_panel = any_gathered(parts) ? kLanes * row_bytes(codec, in) : 0;
   Buffer gathered(pool.size() * of_panel);
-  ask_for_files(parts);
+  read_files_ahead(parts);
   // Pieces of about 1 MiB: enough of them to even out the threads, each long enough to stream.
   pool.for_ranges(panels, panels_.bytes() >> 20, [&](int64_t begin, int64_t end, int thread) {
     for (int64_t panel = begin; panel < end; ++panel) {

@@ -32,7 +32,8 @@ class PackedLinear {
   std::vector<float> bias_;
 };
 
-// Stored bytes of a row of `width` values; of F8_E4M3 the scale of each run, in front of the values.
+// Stored bytes of a row of `width` values; of F8_E4M3 the scale of each run, in front of the
+// values.
 int64_t row_bytes(Codec codec, int64_t width);
 // Bytes of a panel over `tiles` tiles of k.
 int64_t panel_bytes(Codec codec, int64_t tiles);

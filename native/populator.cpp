@@ -53,8 +53,8 @@ Populator::~Populator() {
 
 void Populator::reach(int64_t end) {
   end = std::min(end, buffer_.bytes());
-  if (end <= asked_ || shared_->process != getpid()) return;
-  asked_ = end;
+  if (end <= requested_ || shared_->process != getpid()) return;
+  requested_ = end;
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->target = end;
@@ -73,7 +73,7 @@ void Populator::reach_now(int64_t end) {
   end = std::min(end, buffer_.bytes());
   const int64_t begun = shared_->done.load();
   for (int64_t at = begun; at < end; at += kPiece) buffer_.populate(at, std::min(kPiece, end - at));
-  asked_ = std::max(asked_, end);
+  requested_ = std::max(requested_, end);
   const std::lock_guard lock(shared_->mutex);
   shared_->target = std::max(shared_->target, end);
   shared_->done.store(std::max(shared_->done.load(), end));

@@ -1,9 +1,9 @@
 // A thread of low priority that has pages of a buffer ready before they are written.
 //
-// The first write to a page takes a fault, in which the system finds and zeroes memory: in the midst
-// of a step all threads that compute wait for the one it meets. Here that is done beside the steps,
-// from the beginning of the buffer on and as far as was asked for, so that what is never asked for
-// takes no memory. What is written meanwhile is not changed.
+// The first write to a page takes a fault, in which the system finds and zeroes memory: in the
+// midst of a step all threads that compute wait for the one it meets. Here that is done beside the
+// steps, from the beginning of the buffer on and as far as was requested, so that what is never
+// requested takes no memory. What is written meanwhile is not changed.
 
 #pragma once
 
@@ -24,7 +24,7 @@ class Populator {
   Populator& operator=(const Populator&) = delete;
 
   // Has bytes [0, end) populated by and by. From any one thread; costs nothing where they are or
-  // were asked for before. A thread is started by the first call that asks for more.
+  // were requested before. A thread is started by the first call that requests more.
   void reach(int64_t end);
   // Populates them before it returns.
   void reach_now(int64_t end);
@@ -34,7 +34,7 @@ class Populator {
  private:
   struct Shared;
   const Buffer& buffer_;
-  int64_t asked_ = 0;
+  int64_t requested_ = 0;
   std::unique_ptr<Shared> shared_;
 
   void loop();

@@ -10,7 +10,7 @@ namespace {
 using headrace::kProbeBytes;
 using headrace::Operands;
 
-// A footprint this large comes from memory or the last cache, where asking ahead pays; below it
+// A footprint this large comes from memory or the last cache, where prefetcher ahead pays; below it
 // that would only take the place of loads.
 constexpr int64_t kAskedBytes = 1 << 20;
 
@@ -60,8 +60,8 @@ HEADRACE_UNROLL
     x[i][0] = static_cast<int8_t>(i);
   }
   for (int64_t round = 0; round < rounds; ++round) {
-    // Bytes that could have changed: where a dot product is several instructions, products of others
-    // would be computed once, and only added in every round.
+    // Bytes that could have changed: where a dot product is several instructions, products of
+    // others would be computed once, and only added in every round.
     if constexpr (!kDotIsOne) asm volatile("" : : "r"(x) : "memory");
 HEADRACE_UNROLL
     for (int i = 0; i < kProbeChains; ++i) n[i] = dot4(n[i], w, x[kDotIsOne ? 0 : i]);

@@ -1,5 +1,5 @@
-// How the work of a product is cut for the threads: its rows into passes over the weights, the panels
-// of each pass into pieces. Never through a sum, so that no cut shows in a result.
+// How the work of a product is cut for the threads: its rows into passes over the weights, the
+// panels of each pass into pieces. Never through a sum, so that no cut shows in a result.
 
 #pragma once
 

@@ -1,5 +1,6 @@
-// Activations as 8-bit tiles of 32: the one form that every quantised kind of weights meets. The scale is
-// that of the tile, of its block of 256 where the kind sums blocks, of the row where its format rounds one.
+// Activations as 8-bit tiles of 32: the one form that every quantised kind of weights meets. The
+// scale is that of the tile, of its block of 256 where the kind sums blocks, of the row where its
+// format rounds one.
 
 #pragma once
 
@@ -10,8 +11,8 @@ namespace {
 
 using headrace::Operand;
 
-// What kTilesAtOnce tiles need that are rounded at once, each for itself; a level whose tiles are two registers
-// has an overload for as many, which takes the lanes of all together.
+// What kTilesAtOnce tiles need that are rounded at once, each for itself; a level whose tiles are
+// two registers has an overload for as many, which takes the lanes of all together.
 
 // Largest magnitude of each tile's 32 values; NaN when one is NaN.
 template <int N>
@@ -27,9 +28,9 @@ HEADRACE_UNROLL
   for (int i = 0; i < N; ++i) sums[i] = sum_of(low[i]) + sum_of(high[i]);
 }
 
-// d = amax / 127, q = nearest(x * (127 / amax)), of N tiles. Where d is zero (with denormals flushed, an amax
-// below 1.5e-36) the tile is zero; a NaN or infinity makes d one, and so the sum. `first` counts
-// through the tiles of all rows; amax is of all that share the scale.
+// d = amax / 127, q = nearest(x * (127 / amax)), of N tiles. Where d is zero (with denormals
+// flushed, an amax below 1.5e-36) the tile is zero; a NaN or infinity makes d one, and so the sum.
+// `first` counts through the tiles of all rows; amax is of all that share the scale.
 template <int N>
 HEADRACE_INLINE void quantise(const F (&low)[N], const F (&high)[N], const float (&amax)[N],
                               const CodecFacts& f, int64_t first, const Operand& to) {

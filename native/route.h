@@ -1,5 +1,5 @@
-// From a token's router logits to its experts and their weights: in float64, by single operations in
-// an order of their own, so that every level and the reference have the same bits
+// From a token's router logits to its experts and their weights: in float64, by single operations
+// in an order of their own, so that every level and the reference have the same bits
 // (docs/kernels.md, Routing).
 
 #pragma once

@@ -1,5 +1,5 @@
-// What products of float and of quantised weights share: blocks of rows and of panels, what is asked
-// for ahead of time, and the end of a row's sum.
+// What products of float and of quantised weights share: blocks of rows and of panels, what is
+// prefetched, and the end of a row's sum.
 
 #pragma once
 
@@ -14,20 +14,21 @@ using headrace::PanelRange;
 // Rows that go through a k block together; their sums wait in scratch (48 x 32 f32 = 6 KiB).
 constexpr int64_t kChunkRows = 48;
 
-// As few chunks of `rows` as can be, of `most` each: how many rows they take, the last one perhaps fewer.
+// As few chunks of `rows` as can be, of `most` each: how many rows they take, the last one perhaps
+// fewer.
 HEADRACE_INLINE int64_t chunk_rows(int64_t rows, int64_t most) {
   const int64_t chunks = (rows + most - 1) / most;
   return (rows + chunks - 1) / chunks;
 }
-// How far ahead weights are asked for while they stream: what memory has to have under way, 40 GB/s for
-// 100 ns, and as much again, since a kernel of several rows takes its bytes unevenly. A loop that only
-// reads is served by 1 KiB already; products of 1 to 8 rows gain up to two fifths from 2 to 8 KiB
-// (docs/kernels.md), and nothing from 16.
+// How far ahead weights are prefetched while they stream: what memory has to have under way, 40
+// GB/s for 100 ns, and as much again, since a kernel of several rows takes its bytes unevenly. A
+// loop that only reads is served by 1 KiB already; products of 1 to 8 rows gain up to two fifths
+// from 2 to 8 KiB (docs/kernels.md), and nothing from 16.
 constexpr int64_t kPrefetchBytes = 8192;
 
-// How far ahead of `at` to ask where the weights of a call end at `end`: what lies behind them is another
-// thread's.
-HEADRACE_INLINE int64_t asked_ahead(const void* at, const uint8_t* end) {
+// How far ahead of `at` to prefetch where the weights of a call end at `end`: what lies behind them
+// is another thread's.
+HEADRACE_INLINE int64_t prefetch_distance(const void* at, const uint8_t* end) {
   return end - static_cast<const uint8_t*>(at) > kPrefetchBytes ? kPrefetchBytes : 0;
 }
 
@@ -51,14 +52,14 @@ HEADRACE_INLINE void with_panels(int64_t panels, const Fn& fn) {
   }
 }
 
-// Lines of y that rows will soon write, from a column on, and those of what is added to them: asked for while
-// the last block of k is computed, so that `finish` does not wait for memory.
+// Lines of y that rows will soon write, from a column on, and those of what is added to them:
+// prefetched while the last block of k is computed, so that `finish` does not wait for memory.
 struct Outputs {
   const float* y;
   int64_t stride;         // of y
   const float* residual;  // or null
   int64_t residual_stride;
-  int64_t rows;  // 0: none are asked for
+  int64_t rows;  // 0: none are prefetched
 
   HEADRACE_INLINE Outputs of(const LinearArgs& a, int64_t panel, int64_t row, int64_t rows) {
     const int64_t column = panel * kLanes;
@@ -67,37 +68,38 @@ struct Outputs {
             a.weight.out, rows};
   }
   template <int NP>
-  HEADRACE_INLINE void ask_row(const float* y, const float* residual) {
+  HEADRACE_INLINE void prefetch_row(const float* y, const float* residual) {
 HEADRACE_UNROLL
     for (int j = 0; j < NP; ++j) {
       prefetch_to_write(y + j * kLanes);
       prefetch(residual + j * kLanes);
     }
   }
-  // Where nothing is added, the lines of y are asked for twice.
+  // Where nothing is added, the lines of y are prefetched twice.
   HEADRACE_INLINE const float* added(const Outputs& o) {
     return o.residual == nullptr ? o.y : o.residual;
   }
   HEADRACE_INLINE int64_t added_stride(const Outputs& o) {
     return o.residual == nullptr ? o.stride : o.residual_stride;
   }
-  HEADRACE_INLINE void ask_all(const Outputs& o, int64_t panels) {
+  HEADRACE_INLINE void prefetch_all(const Outputs& o, int64_t panels) {
     with_panels(panels, [&]<int NP>() {
       for (int64_t row = 0; row < o.rows; ++row) {
-        Outputs::ask_row<NP>(o.y + row * o.stride,
+        Outputs::prefetch_row<NP>(o.y + row * o.stride,
                              Outputs::added(o) + row * Outputs::added_stride(o));
       }
     });
   }
 };
 
-// The weights the next block of k will want, asked for while this one is computed: into the second level,
-// some by each block of rows, and a few lines at a time, for more than the core can have under way stop it.
+// The weights the next block of k will want, prefetched while this one is computed: into the second
+// level, some by each block of rows, and a few lines at a time, for more than the core can have
+// under way stop it.
 struct NextBlock {
   const uint8_t* at;
   int64_t panel;  // bytes from one panel to the next
   int64_t bytes;  // of each
-  Outputs outputs = {};  // of the rows that ask
+  Outputs outputs = {};  // of the rows that prefetch
 
   // The part of rows [done, done + more) of `all`.
   HEADRACE_INLINE NextBlock share(const NextBlock& n, int64_t done, int64_t more, int64_t all) {
@@ -105,7 +107,7 @@ struct NextBlock {
     return {n.at + begin, n.panel, n.bytes * (done + more) / all - begin, {}};
   }
   // For all of it at once.
-  HEADRACE_INLINE void ask_all(const NextBlock& n, int64_t count) {
+  HEADRACE_INLINE void prefetch_all(const NextBlock& n, int64_t count) {
     with_panels(count, [&]<int NP>() {
       for (int64_t at = 0; at < n.bytes; at += 64) {
 HEADRACE_UNROLL
@@ -115,10 +117,11 @@ HEADRACE_UNROLL
   }
 };
 
-// Where a loop that asks for the next block, or the next panels, has come to. Each of its turns asks for as
-// much of the weights, a line perhaps several times, and for the outputs of one row, behind the last of them
-// for those of rows that come next: turns that differed cost more, by branches that were not foreseen, than what is asked for in vain.
-struct Asking {
+// Where a loop that prefetches the next block, or the next panels, has come to. Each of its steps
+// prefetches as much of the weights, a line perhaps several times, and the outputs of one row,
+// behind the last of them those of rows that come next: steps that differed cost more, by
+// mispredicted branches, than what is prefetched in vain.
+struct Prefetcher {
   const uint8_t* weights;
   int64_t panel, step;
   const float* y;
@@ -126,24 +129,24 @@ struct Asking {
   const float* residual;
   int64_t residual_stride;
 
-  // Of a loop of so many turns. `there`: lines that are at hand, in the place of outputs that are not asked for,
-  // or null where a loop asks for none.
+  // Of a loop of so many steps. `there`: lines that are in the cache, in the place of outputs that
+  // are not prefetched, or null where a loop prefetches none.
   template <int NP>
-  HEADRACE_INLINE Asking of(const NextBlock& n, int64_t turns, const float* there) {
+  HEADRACE_INLINE Prefetcher of(const NextBlock& n, int64_t steps, const float* there) {
     const Outputs& o = n.outputs;
-    const int64_t step = (n.bytes + turns - 1) / turns;
+    const int64_t step = (n.bytes + steps - 1) / steps;
     if (o.rows == 0) return {n.at, n.panel, step, there, 0, there, 0};
     const float* residual = Outputs::added(o);
     const int64_t residual_stride = Outputs::added_stride(o);
-    // A short block has fewer turns than rows.
-    for (int64_t row = turns; row < o.rows; ++row) {
-      Outputs::ask_row<NP>(o.y + row * o.stride, residual + row * residual_stride);
+    // A short block has fewer steps than rows.
+    for (int64_t row = steps; row < o.rows; ++row) {
+      Outputs::prefetch_row<NP>(o.y + row * o.stride, residual + row * residual_stride);
     }
     return {n.at, n.panel, step, o.y, o.stride, residual, residual_stride};
   }
   template <int NP>
-  HEADRACE_INLINE void turn(Asking& a) {
-    if (a.y != nullptr) Outputs::ask_row<NP>(a.y, a.residual);
+  HEADRACE_INLINE void advance(Prefetcher& a) {
+    if (a.y != nullptr) Outputs::prefetch_row<NP>(a.y, a.residual);
     for (int64_t line = 0; line < a.step; line += 64) {
 HEADRACE_UNROLL
       for (int j = 0; j < NP; ++j) prefetch_far(a.weights + j * a.panel + line);
@@ -158,7 +161,8 @@ HEADRACE_INLINE void clear_sums(float* sums, int64_t rows) {
   for (int64_t i = 0; i < rows * kBlockPanels; ++i) store(sums + i * kLanes, zero());
 }
 
-// y = sums * scale + residual of whole panels without a bias, which most are: nothing is asked for each row.
+// y = sums * scale + residual of whole panels without a bias, which most are: nothing is checked
+// for each row.
 template <int NP, bool kResidual>
 static void finish_whole(const LinearArgs& a, const float* sums, int64_t panel, int64_t row,
                          int64_t rows) {
@@ -176,7 +180,8 @@ HEADRACE_UNROLL
   }
 }
 
-// y = (sums + bias) * scale + residual of `rows` rows from `row` and of panels [panel, panel + count).
+// y = (sums + bias) * scale + residual of `rows` rows from `row` and of panels [panel, panel +
+// count).
 static void finish(const LinearArgs& a, const float* sums, int64_t panel, int64_t count,
                    int64_t row, int64_t rows) {
   const int64_t out = a.weight.out;
@@ -203,11 +208,11 @@ static void finish(const LinearArgs& a, const float* sums, int64_t panel, int64_
   }
 }
 
-// Blocks of at most `most` of `rows` rows from `row` on go over one block of k, which is the first one (or
-// the last) where it begins (or ends) a row: fn(i, n, asked, sums) adds to the sums of n rows from the i-th
-// on and asks for the part of the next block that is theirs. Sums begin at zero, and become y as soon as they
-// are whole: written by all rows at the end, they would have left the first-level cache, as would the lines
-// of y that were asked for.
+// Blocks of at most `most` of `rows` rows from `row` on go over one block of k, which is the first
+// one (or the last) where it begins (or ends) a row: fn(i, n, upcoming, sums) adds to the sums of n
+// rows from the i-th on and prefetches the part of the next block that is theirs. Sums begin at
+// zero, and become y as soon as they are whole: written by all rows at the end, they would have
+// left the first-level cache, as would the lines of y that were prefetched.
 template <class Fn>
 HEADRACE_INLINE void over_rows(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
                                int64_t rows, int64_t most, bool begins, bool ends,
@@ -216,9 +221,9 @@ HEADRACE_INLINE void over_rows(const LinearArgs& a, int64_t panel, int64_t count
     n = chunk_rows(rows - i, most);
     float* sums = all_sums + i * kBlockPanels * kLanes;
     if (begins) clear_sums(sums, n);
-    NextBlock asked = NextBlock::share(ahead, i, n, rows);
-    if (ends) asked.outputs = Outputs::of(a, panel, row + i, n);
-    fn(i, n, asked, sums);
+    NextBlock upcoming = NextBlock::share(ahead, i, n, rows);
+    if (ends) upcoming.outputs = Outputs::of(a, panel, row + i, n);
+    fn(i, n, upcoming, sums);
     if (ends) finish(a, sums, panel, count, row + i, n);
   }
 }

@@ -8,15 +8,15 @@ namespace headrace {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-// Scores that are sorted rather than sampled, and how many a sample has. A quantile of so many is off
-// by half of their root, 6, once in three times; by three of it hardly ever.
+// Scores that are sorted rather than sampled, and how many a sample has. A quantile of so many is
+// off by half of their root, 6, once in three times; by three of it hardly ever.
 constexpr int64_t kSamples = 128;
 constexpr int64_t kAround = 16;
 // How far in its exponent a weight may be from the exact one, rounding of score and power included.
 constexpr double kExponentSlack = 1e-3;
 
-// Where the running amount of scores, largest first, reaches a limit: at `value`, -inf where it never
-// does. ahead: the amount of what is larger; own: of all that equal it.
+// Where the running amount of scores, largest first, reaches a limit: at `value`, -inf where it
+// never does. ahead: the amount of what is larger; own: of all that equal it.
 struct Stop {
   float value = -kInfinity;
   int64_t ahead = 0;
@@ -156,8 +156,8 @@ Stop find_stop(const Kernels& kernels, const float* x, int64_t n, const float* h
 
 int64_t blocks_of(int64_t n) { return (n + kRowBlock - 1) / kRowBlock; }
 
-// A score below which the stop of the row is not: that of the blocks' largest alone, since these are
-// scores of the row, or `otherwise` where they do not come to the limit.
+// A score below which the stop of the row is not: that of the blocks' largest alone, since these
+// are scores of the row, or `otherwise` where they do not come to the limit.
 float bound_by_blocks(const Kernels& kernels, const Row& row, float floor, int64_t limit,
                       const Weighing* weighing, float otherwise, SampleScratch& scratch) {
   const Stop stop = find_stop(kernels, row.highest, blocks_of(row.n), nullptr, floor, limit, weighing,

@@ -1,5 +1,5 @@
-// What filters keep of a row of scores, found without sorting the row: by the largest of its blocks,
-// and then by samples between which ever fewer scores lie.
+// What filters keep of a row of scores, found without sorting the row: by the largest of its
+// blocks, and then by samples between which ever fewer scores lie.
 //
 // Amounts (counts, and weights in fixed point) are whole numbers, so that what is kept depends on
 // nothing but the row: not on which blocks were passed over, nor on where a sample fell.
@@ -41,8 +41,8 @@ struct Row {
   float most;
 };
 
-// Of a row: scores above `bound`, and of those that equal `edge`, which lies just above what `bound`
-// drops, the ones up to the id `last`.
+// Of a row: scores above `bound`, and of those that equal `edge`, which lies just above what
+// `bound` drops, the ones up to the id `last`.
 struct Kept {
   float bound = -std::numeric_limits<float>::infinity();
   float edge = std::numeric_limits<float>::infinity();

@@ -15,12 +15,12 @@ namespace {
 
 using headrace::Codec;
 
-// A block as unsigned numbers: `q` is 4 values a word, in the order of k (codes where the kind has a
-// table); `scales` and `mins` one of each group. d and m are halves (MXFP4: d is the exponent; NVFP4
-// has its scales alone, of seven bits); a value is (d * scale) * (q - zero) - m * min, without scale
-// and min where the kind has none, and times the factor of a book. Kinds of a float32 scale have it in
-// `single`, and a zero point in mins[0]: a value is single * (q - zero) - single * mins[0]; E2M1's is
-// (single * scale) * (q - zero).
+// A block as unsigned numbers: `q` is 4 values a word, in the order of k (codes where the kind has
+// a table); `scales` and `mins` one of each group. d and m are halves (MXFP4: d is the exponent;
+// NVFP4 has its scales alone, of seven bits); a value is (d * scale) * (q - zero) - m * min,
+// without scale and min where the kind has none, and times the factor of a book. Kinds of a float32
+// scale have it in `single`, and a zero point in mins[0]: a value is single * (q - zero) - single *
+// mins[0]; E2M1's is (single * scale) * (q - zero).
 struct StoredBlock {
   float single;
   uint16_t d, m;

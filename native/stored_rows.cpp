@@ -55,8 +55,8 @@ void gather_scaled(const StoredRows& stored, int64_t first, int64_t rows, uint8_
   }
 }
 
-// What cannot be read (a file that was shortened meanwhile) is taken from where it is mapped, and ends
-// as it would have there.
+// What cannot be read (a file that was shortened meanwhile) is taken from where it is mapped, and
+// ends as it would have there.
 void read_rows(const StoredRows& stored, int64_t first, int64_t rows, uint8_t* to) {
   int64_t at = first * stored.row_bytes;
   const int64_t end = at + rows * stored.row_bytes;
@@ -71,7 +71,7 @@ void read_rows(const StoredRows& stored, int64_t first, int64_t rows, uint8_t* t
   std::memcpy(to, stored.data + at, static_cast<size_t>(end - at));
 }
 
-void ask_for(const uint8_t* data, int64_t bytes) {
+void begin_reading(const uint8_t* data, int64_t bytes) {
   const uintptr_t begin = reinterpret_cast<uintptr_t>(data) / kPage * kPage;
   const uintptr_t end = reinterpret_cast<uintptr_t>(data + bytes);
   madvise(reinterpret_cast<void*>(begin), end - begin, MADV_WILLNEED);  // a wish
@@ -98,15 +98,15 @@ void StoredRows::gather(int64_t first, int64_t rows, uint8_t* to) const {
 
 void StoredRows::read_ahead() const {
   if (order != nullptr || count == 0 || row_bytes == 0) return;
-  if (!in_pieces()) return ask_for(data, count * row_bytes);
-  if (pieces.scales != nullptr) return ask_for(data, count * pieces.bytes);
+  if (!in_pieces()) return begin_reading(data, count * row_bytes);
+  if (pieces.scales != nullptr) return begin_reading(data, count * pieces.bytes);
   const bool apart = pieces.exponents != nullptr;
   const int64_t each = row_bytes / (apart ? facts(Codec::mxfp4).stored_bytes : pieces.bytes);
-  ask_for(data, (count - 1) * pieces.row_stride + (each - 1) * pieces.stride + pieces.bytes);
-  if (apart) ask_for(pieces.exponents, (count - 1) * pieces.exponents_stride + each);
+  begin_reading(data, (count - 1) * pieces.row_stride + (each - 1) * pieces.stride + pieces.bytes);
+  if (apart) begin_reading(pieces.exponents, (count - 1) * pieces.exponents_stride + each);
 }
 
-void ask_for_files(const std::vector<StoredRows>& parts) {
+void read_files_ahead(const std::vector<StoredRows>& parts) {
   for (const StoredRows& part : parts) {
     if (!part.in_file()) continue;
     const int64_t end = part.place_in_file + part.count * part.row_bytes + kAhead;

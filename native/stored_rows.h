@@ -1,5 +1,6 @@
-// Rows of a matrix as they are stored: in one piece each, or in pieces that lie apart. Rows in pieces,
-// and rows of a file that can be read, are put together for a panel at a time, as the codec has them.
+// Rows of a matrix as they are stored: in one piece each, or in pieces that lie apart. Rows in
+// pieces, and rows of a file that can be read, are put together for a panel at a time, as the codec
+// has them.
 
 #pragma once
 
@@ -18,8 +19,8 @@ struct Pieces {
   // MXFP4 apart: pieces are 32 values, two neighbours in a byte, and these are the exponents.
   const uint8_t* exponents = nullptr;
   int64_t exponents_stride = 0;  // from one row to the next
-  // F8_E4M3: a piece is the values of a row, and these are the scales, of blocks of so many rows and
-  // columns (a multiple of kRun, or all of them).
+  // F8_E4M3: a piece is the values of a row, and these are the scales, of blocks of so many rows
+  // and columns (a multiple of kRun, or all of them).
   const float* scales = nullptr;
   int64_t scales_stride = 0;  // from one row of blocks to the next
   int64_t block_rows = 0, block_columns = 0;
@@ -37,7 +38,8 @@ struct StoredRows {
   int64_t place_in_file = 0;
 
   bool in_pieces() const { return pieces.bytes != 0; }
-  // Read rather than touched where they are mapped: 60 us a MB against 100 for faults and unmapping.
+  // Read rather than touched where they are mapped: 60 us a MB against 100 for faults and
+  // unmapping.
   bool in_file() const { return file >= 0 && order == nullptr && !in_pieces(); }
   // Whether rows are put together in memory of the caller's.
   bool gathered() const { return in_pieces() || in_file(); }
@@ -54,7 +56,7 @@ struct StoredRows {
 int64_t rows_of(const std::vector<StoredRows>& parts);
 // Asks the system for the rows that are read from files, and for what follows them there, which is
 // mostly read next: threads that read in turns show it no order by which it would read ahead.
-void ask_for_files(const std::vector<StoredRows>& parts);
+void read_files_ahead(const std::vector<StoredRows>& parts);
 // Whether rows of any part are gathered.
 bool any_gathered(const std::vector<StoredRows>& parts);
 

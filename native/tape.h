@@ -1,7 +1,8 @@
 // The operations of a step, noted as they run and run again on what then lies in the same memory.
 //
-// What a note points to (weights, arrays, the batch) is kept alive by whoever keeps the tape. Numbers
-// of rows and widths are those of the first run; ids and positions are checked in every run.
+// What a note points to (weights, arrays, the batch) is kept alive by whoever keeps the tape.
+// Numbers of rows and widths are those of the first run; ids and positions are checked in every
+// run.
 
 #pragma once
 

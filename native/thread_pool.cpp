@@ -17,8 +17,8 @@ namespace {
 constexpr std::chrono::microseconds kSpin{60};
 // Looks at the ticket between two looks at the clock.
 constexpr int kLooks = 64;
-// A job writes to the line of each run, which has to come from the core that wrote it last: as many as
-// that costs a microsecond for. Of more threads some share a run.
+// A job writes to the line of each run, which has to come from the core that wrote it last: as many
+// as that costs a microsecond for. Of more threads some share a run.
 constexpr int kMostRuns = 16;
 
 // How often the line of processes that ends in this one was forked.

@@ -1,11 +1,11 @@
 // Persistent threads that share the items of one job at a time with the calling thread.
 //
 // Items are claimed one by one from a counter, so a thread that is late (or was never woken) takes
-// none, and the job does not wait for it. Items that go on where the one before them ends are cut into
-// runs with a counter each: a thread takes what is left of its own run before it helps with others, so
-// that what it reads lies in a row. Between jobs a thread spins for a moment, then sleeps and
-// uses no CPU. Every thread computes with denormals flushed. A pool is used from one thread at a
-// time (`acquire`), and not across fork(): threads do not survive it.
+// none, and the job does not wait for it. Items that go on where the one before them ends are cut
+// into runs with a counter each: a thread takes what is left of its own run before it helps with
+// others, so that what it reads lies in a row. Between jobs a thread spins for a moment, then
+// sleeps and uses no CPU. Every thread computes with denormals flushed. A pool is used from one
+// thread at a time (`acquire`), and not across fork(): threads do not survive it.
 
 #pragma once
 
@@ -41,7 +41,7 @@ class ThreadPool {
   }
 
   // Calls fn(item, end, thread), items in runs: those from item + 1 to before `end` are most likely
-  // this thread's next ones, so it may ask for their memory ahead of time.
+  // this thread's next ones, so it may prefetch their memory.
   template <class Fn>
   void for_runs(int64_t items, const Fn& fn) {
     run(items, runs_, [](const void* f, int64_t item, int64_t end, int thread) {
@@ -49,8 +49,8 @@ class ThreadPool {
     }, &fn);
   }
 
-  // Calls fn(item, after, thread), items dealt to the runs in turns: each run has them in their order.
-  // `after` is most likely this thread's next one, or `items` where there is none.
+  // Calls fn(item, after, thread), items dealt to the runs in turns: each run has them in their
+  // order. `after` is most likely this thread's next one, or `items` where there is none.
   template <class Fn>
   void for_dealt(int64_t items, const Fn& fn) {
     for_runs(items, [&](int64_t place, int64_t end, int thread) {
@@ -87,7 +87,8 @@ class ThreadPool {
   void loop(int thread);
   bool wait_for_job(uint32_t seen, uint32_t& job);
 
-  // High half: number of the job; low half: the run's next item, or kClosed while a job is being set up.
+  // High half: number of the job; low half: the run's next item, or kClosed while a job is being
+  // set up.
   static constexpr uint64_t kClosed = 0xffffffff;
   struct alignas(64) Ticket {
     std::atomic<uint64_t> next{kClosed};

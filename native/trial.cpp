@@ -18,7 +18,8 @@
 namespace headrace {
 namespace {
 
-// Neither is whole tiles or panels: a block of 32 rows and one of 8, two panels and one with a tail.
+// Neither is whole tiles or panels: a block of 32 rows and one of 8, two panels and one with a
+// tail.
 constexpr int64_t kRows = 40, kOut = 40;
 constexpr int64_t kIn = 512;
 // A trial that takes this long is stuck.

@@ -1,7 +1,7 @@
 // Packed blocks of the quantised kinds as operands: bytes ready for dot4, scales and mins as f32.
 //
-// Few rows read operands straight into registers (Packed); many rows read them from an UnpackedTile,
-// which is the same for every kind with as many groups, with or without mins.
+// Few rows read operands straight into registers (Packed); many rows read them from an
+// UnpackedTile, which is the same for every kind with as many groups, with or without mins.
 
 #pragma once
 

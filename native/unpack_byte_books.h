@@ -1,8 +1,8 @@
-// Packed blocks of IQ2 and IQ3 as operands where a processor looks up 64 bytes at a time (AVX-512 VBMI):
-// the same bytes as those of unpack_books.h, without a gather.
+// Packed blocks of IQ2 and IQ3 as operands where a processor looks up 64 bytes at a time (AVX-512
+// VBMI): the same bytes as those of unpack_books.h, without a gather.
 //
-// A point is a byte in each of two planes (books.h). 64 indices meet both planes at once; a byte of a
-// plane then becomes the four bytes of an operand by four shifts of one instruction.
+// A point is a byte in each of two planes (books.h). 64 indices meet both planes at once; a byte of
+// a plane then becomes the four bytes of an operand by four shifts of one instruction.
 
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace {
 
-// Eight shifts of a multishift: `first` plus 0, 1, 2 and 3 times `step`, in both words of each eight
-// bytes.
+// Eight shifts of a multishift: `first` plus 0, 1, 2 and 3 times `step`, in both words of each
+// eight bytes.
 constexpr int64_t shifts_of(int first, int step) {
   int64_t shifts = 0;
   for (int i = 0; i < 8; ++i) {

@@ -1,5 +1,5 @@
-// Packed blocks of the kinds without a code book as operands: made of what codecs.h says of each, planes
-// of bits, a table perhaps, one of the ways to store scales.
+// Packed blocks of the kinds without a code book as operands: made of what codecs.h says of each,
+// planes of bits, a table perhaps, one of the ways to store scales.
 
 #pragma once
 
@@ -74,8 +74,8 @@ struct PackedPlanes {
   // What the functions below take of the tile at `tile`, the t-th of its block.
   HEADRACE_INLINE Tile open_tile(const uint8_t*, const uint8_t* tile, int64_t) { return tile; }
 
-  // Of the group kGroup of a tile, and counted through the tiles of its block; of kinds that sum blocks the
-  // whole number that multiplies d.
+  // Of the group kGroup of a tile, and counted through the tiles of its block; of kinds that sum
+  // blocks the whole number that multiplies d.
   template <int kGroup>
   HEADRACE_INLINE F scale(const PackedPlanes& p, Tile, const uint8_t* block, int64_t group) {
     const uint8_t* at = block + kBytesAt + group * kLanes;

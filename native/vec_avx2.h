@@ -1,5 +1,5 @@
-// Sixteen lanes in two AVX2 registers. Include first in level_avx2.cpp. Names and meanings are those
-// of vec_avx512.h.
+// Sixteen lanes in two AVX2 registers. Include first in level_avx2.cpp. Names and meanings are
+// those of vec_avx512.h.
 
 #pragma once
 
@@ -401,7 +401,8 @@ HEADRACE_INLINE __m256i add_products(__m256i sum, __m256i unsigned_bytes, __m256
   const __m256i pairs = _mm256_maddubs_epi16(unsigned_bytes, signed_bytes);
   return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
-// The two sums of two products that a dot product has, in 16 bits: added to others there, and then widened.
+// The two sums of two products that a dot product has, in 16 bits: added to others there, and then
+// widened.
 HEADRACE_INLINE I products16(Quads w, const int8_t* x) {
   const __m256i four = splat_four(x);
   return {_mm256_maddubs_epi16(w.a, four), _mm256_maddubs_epi16(w.b, four)};

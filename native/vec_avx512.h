@@ -36,8 +36,8 @@ using Bytes = __m512i;  // 16 x 4 bytes
 using Quads = __m512i;  // bytes made ready for dot4
 using ISum = __m512i;   // 16 exact integer sums
 
-// How dot4_wide reads bytes above 127: unsigned here. A level whose exact products take signed bytes
-// says true, and is handed such bytes with their top bit flipped.
+// How dot4_wide reads bytes above 127: unsigned here. A level whose exact products take signed
+// bytes says true, and is handed such bytes with their top bit flipped.
 constexpr bool kSignedBytes = false;
 // Whether dot4_wide is another computation than dot4: the kernels are compiled twice where it is.
 constexpr bool kWideDiffers = false;
@@ -68,7 +68,8 @@ HEADRACE_INLINE F at_most(F limit, F x) { return _mm512_min_ps(limit, x); }
 HEADRACE_INLINE F select(M m, F yes, F no) { return _mm512_mask_blend_ps(m, no, yes); }
 // Whether any lane of either is NaN.
 HEADRACE_INLINE bool any_nan(F x, F y) { return _mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q) != 0; }
-// Lanes whose x is above the bound; whose x is that or more; the lanes of two sets that are in both.
+// Lanes whose x is above the bound; whose x is that or more; the lanes of two sets that are in
+// both.
 HEADRACE_INLINE M above(F x, F bound) { return _mm512_cmp_ps_mask(x, bound, _CMP_GT_OQ); }
 HEADRACE_INLINE M reaches(F x, F bound) { return _mm512_cmp_ps_mask(x, bound, _CMP_GE_OQ); }
 HEADRACE_INLINE M both(M a, M b) { return static_cast<M>(a & b); }
@@ -132,8 +133,8 @@ HEADRACE_INLINE F load_i8(const int8_t* p) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
 }
-// 16 bytes of two numbers each, stored 8 above what they are: the lower halves and the upper ones; and
-// two rows of eight bytes, in each the lower halves and then the upper ones.
+// 16 bytes of two numbers each, stored 8 above what they are: the lower halves and the upper ones;
+// and two rows of eight bytes, in each the lower halves and then the upper ones.
 HEADRACE_INLINE F signed_to_float(__m128i nibbles) {
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_sub_epi8(nibbles, _mm_set1_epi8(8))));
 }
@@ -276,8 +277,8 @@ HEADRACE_INLINE Bytes lookup(Bytes table, Bytes index) {
   return _mm512_shuffle_epi8(table, index);
 }
 
-// Bytes as 16 words: bytes and halves widened, (x >> kRight) & mask as field's but of words, base | it,
-// bits that differ, small numbers as f32, and table entries at indices that are in the table.
+// Bytes as 16 words: bytes and halves widened, (x >> kRight) & mask as field's but of words, base |
+// it, bits that differ, small numbers as f32, and table entries at indices that are in the table.
 HEADRACE_INLINE Bytes widen_u8(const uint8_t* p) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
@@ -305,14 +306,16 @@ HEADRACE_INLINE Quads quads(Bytes x) {
 }
 HEADRACE_INLINE ISum isum(int32_t start) { return _mm512_set1_epi32(start); }
 // Adds, in each lane, 4 bytes of w times the 4 signed bytes at x, which are never -128. dot4: the
-// bytes of w are at most 127; dot4_wide: they are anything, unsigned or signed as kSignedBytes says.
+// bytes of w are at most 127; dot4_wide: they are anything, unsigned or signed as kSignedBytes
+// says.
 HEADRACE_INLINE ISum dot4(ISum sum, Quads w, const int8_t* x) {
   int32_t four;
   __builtin_memcpy(&four, x, 4);
   return _mm512_dpbusd_epi32(sum, w, _mm512_set1_epi32(four));
 }
 HEADRACE_INLINE ISum dot4_wide(ISum sum, Quads w, const int8_t* x) { return dot4(sum, w, x); }
-// 16 pairs of bytes as whole numbers, and the sum of each pair's products with the two at x in each lane.
+// 16 pairs of bytes as whole numbers, and the sum of each pair's products with the two at x in each
+// lane.
 using Pairs = __m512i;
 HEADRACE_INLINE Pairs load_u8_pairs(const uint8_t* p) {
   return _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));

@@ -251,8 +251,8 @@ HEADRACE_INLINE I widen(uint8x16_t bytes) {
   return {four(vget_low_u16(low)), four(vget_high_u16(low)), four(vget_low_u16(high)),
           four(vget_high_u16(high))};
 }
-// 16 bytes of two codes each: what a table of 16 has for the lower halves and for the upper ones. The
-// table is 64 bytes, of which each lane takes four.
+// 16 bytes of two codes each: what a table of 16 has for the lower halves and for the upper ones.
+// The table is 64 bytes, of which each lane takes four.
 HEADRACE_INLINE void load_table_pairs(const uint8_t* p, const float* table, F& low, F& high) {
   const uint8x16x4_t entries = vld1q_u8_x4(reinterpret_cast<const uint8_t*>(table));
   const uint8x16_t x = vld1q_u8(p);

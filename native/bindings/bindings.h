@@ -1,6 +1,7 @@
 // The parts of the Python module, by subject. Each binds its classes to the module and its
-// operations to Backend. Arguments are checked there, so that a wrong call raises and never crashes;
-// the interpreter is let go while kernels run, and what a step computes can be noted on a tape.
+// operations to Backend. Arguments are checked there, so that a wrong call raises and never
+// crashes; the interpreter is let go while kernels run, and what a step computes can be noted on a
+// tape.
 
 #pragma once
 

@@ -107,7 +107,8 @@ void search_single(const headrace::Task& t, const headrace::Steps& steps) {
   }
 }
 
-// Blocks of 256 with an F16 scale d, whose groups have whole numbers of it from -Codes to Codes - 1.
+// Blocks of 256 with an F16 scale d, whose groups have whole numbers of it from -Codes to Codes -
+// 1.
 template <int N, class Levels, int Codes>
 void search_around_zero(const headrace::Task& t, const headrace::Steps& steps) {
   constexpr int kPer = kBlock / N, kAtOnce = kLanes / kPer;

@@ -1,7 +1,7 @@
 // The kinds whose best scale is found among all that there are: NVFP4 and Q2_0.
 //
-// src/headrace/weights/codecs/tables.py and few_bits.py define what is found, and this gives the same
-// bits: one operation of float32 or double at a time, sums in the order of values.
+// src/headrace/weights/codecs/tables.py and few_bits.py define what is found, and this gives the
+// same bits: one operation of float32 or double at a time, sums in the order of values.
 
 #pragma once
 

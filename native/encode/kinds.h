@@ -22,7 +22,8 @@ constexpr KindFacts kKindFacts[kKinds] = {
     {"IQ4_XS", 256, 8, false}, {"Q4_0", 32, 0, false}, {"Q5_0", 32, 0, false},
     {"Q4_1", 32, 0, true},   {"Q5_1", 32, 0, true}};
 
-// Stretches tried of the factor that takes a group's extreme to the last level: first, first + step...
+// Stretches tried of the factor that takes a group's extreme to the last level: first, first +
+// step...
 struct Steps {
   float first, step;
   int count;

@@ -1,9 +1,9 @@
 // Lanes of floats for the searches: a lane holds one group of 16 or 32 values.
 //
-// All that is added up within a group is added in the order of its values, and nothing is added across
-// lanes but in order and as doubles. So neither the width of a machine's vectors nor the number of
-// blocks at a time shows in a result. Included in the units of encode/ that are compiled for one kind
-// of machine each; all it defines has internal linkage.
+// All that is added up within a group is added in the order of its values, and nothing is added
+// across lanes but in order and as doubles. So neither the width of a machine's vectors nor the
+// number of blocks at a time shows in a result. Included in the units of encode/ that are compiled
+// for one kind of machine each; all it defines has internal linkage.
 
 #pragma once
 
@@ -14,8 +14,8 @@
 
 namespace {
 
-// The lanes lie in kParts vectors of the machine's width, HEADRACE_LANES floats: what compilers make of
-// wider vectors than a machine has is slow.
+// The lanes lie in kParts vectors of the machine's width, HEADRACE_LANES floats: what compilers
+// make of wider vectors than a machine has is slow.
 constexpr int kLanes = 16, kWidth = HEADRACE_LANES, kParts = kLanes / kWidth;
 typedef float Part __attribute__((vector_size(4 * kWidth)));
 typedef int32_t MaskPart __attribute__((vector_size(4 * kWidth)));

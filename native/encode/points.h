@@ -93,7 +93,8 @@ struct Points {
     }
   }
 
-  // The least cost of a run. Rounding keeps order, so the high half may be added to the least low one.
+  // The least cost of a run. Rounding keeps order, so the high half may be added to the least low
+  // one.
   V least_cost(const V* low, const V* high) const {
     V best;
     for (int h = 0; h < book.highs; ++h) {

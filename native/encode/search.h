@@ -1,5 +1,5 @@
-// The search behind the kinds whose scales no formula gives: codes of 256 values and of their scales
-// that keep the weighted squared error sum w * (y - x)^2 small.
+// The search behind the kinds whose scales no formula gives: codes of 256 values and of their
+// scales that keep the weighted squared error sum w * (y - x)^2 small.
 //
 // src/headrace/weights/codecs/search_definition.py defines it, and this gives the same bits.
 

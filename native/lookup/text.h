@@ -16,8 +16,8 @@ namespace headrace {
 
 class Text {
  public:
-  // lengths: of matches that are sought, ascending, at least one, each 1 or more. most_match: tokens
-  // of a match that are counted.
+  // lengths: of matches that are sought, ascending, at least one, each 1 or more. most_match:
+  // tokens of a match that are counted.
   Text(std::vector<int32_t> lengths, int32_t most_match)
       : lengths_(std::move(lengths)), most_match_(most_match) {}
 

@@ -1,5 +1,6 @@
-// The Python module of strings that lie one after another in a file, each behind its length, as GGUF
-// has vocabularies: 300,000 of them are found and decoded in a tenth of the time that Python takes.
+// The Python module of strings that lie one after another in a file, each behind its length, as
+// GGUF has vocabularies: 300,000 of them are found and decoded in a tenth of the time that Python
+// takes.
 
 #include <nanobind/nanobind.h>
 
@@ -17,8 +18,8 @@ namespace {
 
 constexpr uint64_t kLengthBytes = sizeof(uint64_t);
 
-// Begin and end of as many strings as the arrays have room for, from byte `at` on: how many lie within
-// the data, and the byte behind the last of them.
+// Begin and end of as many strings as the arrays have room for, from byte `at` on: how many lie
+// within the data, and the byte behind the last of them.
 std::pair<int64_t, uint64_t> find(nb::handle data, uint64_t at, nb::handle starts,
                                   nb::handle ends) {
   const View<uint8_t> bytes(data, "data", 1);

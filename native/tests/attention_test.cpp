@@ -1,5 +1,6 @@
-// Attention through a paged cache: equal to the twin bit for bit over ragged lengths and head sizes,
-// whether a prompt comes at once, in chunks or token by token, and whether requests share what they read.
+// Attention through a paged cache: equal to the twin bit for bit over ragged lengths and head
+// sizes, whether a prompt comes at once, in chunks or token by token, and whether requests share
+// what they read.
 
 #include <algorithm>
 #include <iterator>

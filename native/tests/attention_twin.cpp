@@ -112,7 +112,7 @@ struct StoredTokens {
   std::vector<StoredHead> k, v, near_k, near_v;
 };
 
-// `width` values of a row, turned where a kind asks for it.
+// `width` values of a row, turned where a kind stores it so.
 std::vector<float> head_of(const AttentionCase& c, const std::vector<float>& qkv, int64_t token,
                            int64_t column, int64_t width, bool turned) {
   const auto at = qkv.begin() + token * c.width() + column;

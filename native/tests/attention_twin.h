@@ -33,8 +33,9 @@ struct AttentionCase {
 
   int64_t values() const { return value_dim == 0 ? head_dim : value_dim; }
   KvKind value_kind() const { return latent ? k_kind : v_kind; }
-  // The tokens that attend, in order: all, and of a context of several parts those at its start, its
-  // end and wherever a part or a chunk begins. The others are as these, and each costs a thousand.
+  // The tokens that attend, in order: all, and of a context of several parts those at its start,
+  // its end and wherever a part or a chunk begins. The others are as these, and each costs a
+  // thousand.
   std::vector<Stretch> stretches() const {
     constexpr int64_t kBefore = kSpan / 2, kAfter = kSpan + kTile;
     if (tokens <= kPart) return {{0, tokens}};
@@ -73,8 +74,8 @@ struct AttentionCase {
   }
 };
 
-// What tokens that attend give, [tokens][heads][values]; others have zeros. A row of `qkv` has heads
-// of q, of K, of V.
+// What tokens that attend give, [tokens][heads][values]; others have zeros. A row of `qkv` has
+// heads of q, of K, of V.
 std::vector<float> attention_twin(const Kernels& kernels, const AttentionCase& c,
                                   const std::vector<float>& qkv, float scale);
 

@@ -34,7 +34,8 @@ void check_choice(Checks& checks) {
   }
 }
 
-// Over the one node that a machine surely has: the system takes the mask, and pages keep what they hold.
+// Over the one node that a machine surely has: the system takes the mask, and pages keep what they
+// hold.
 void check_interleave(Checks& checks) {
   void* at = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   NodeMask allowed{};

@@ -122,8 +122,8 @@ std::vector<uint8_t> panels_of(Backend& backend, const ExpertMatrices& matrices)
   return all;
 }
 
-// Rows in pieces: turned values, and MXFP4 apart, of two matrices in turn and joined; 21 rows each, so
-// that a panel has rows of both and the last is not full.
+// Rows in pieces: turned values, and MXFP4 apart, of two matrices in turn and joined; 21 rows each,
+// so that a panel has rows of both and the last is not full.
 void check_pieces(const Kernels& kernels, Checks& checks, Codec codec, bool in_turn) {
   constexpr int64_t kRows = 21, kIn = 96, kParts = 2;
   const int64_t size = facts(codec).stored_bytes;
@@ -185,8 +185,9 @@ void check_pieces(const Kernels& kernels, Checks& checks, Codec codec, bool in_t
   }
 }
 
-// Rows of an expert that are cut into passes, since it has few panels for the threads: 140 of 17 and more,
-// 64 KiB of weights a piece. Memory of the backend is new, so that a row nobody computes is no earlier one.
+// Rows of an expert that are cut into passes, since it has few panels for the threads: 140 of 17
+// and more, 64 KiB of weights a piece. Memory of the backend is new, so that a row nobody computes
+// is no earlier one.
 void check_passes(const Kernels& kernels, Checks& checks, Codec codec) {
   constexpr int64_t kTokens = 150, kFirst = 140, kHidden = 256, kInner = 32;
   Random random(29);

@@ -1,5 +1,5 @@
-// Products of heads: equal to the product twin of each head's matrix and columns, bit for bit, with the
-// columns that are kept and those beside the heads as they were.
+// Products of heads: equal to the product twin of each head's matrix and columns, bit for bit, with
+// the columns that are kept and those beside the heads as they were.
 
 #include <algorithm>
 #include <string>

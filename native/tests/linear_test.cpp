@@ -16,7 +16,8 @@ struct Shape {
 // Tails of 16 outputs and of 32 inputs, one and many panels, one and many tiles.
 constexpr Shape kShapes[] = {{1, 32}, {16, 64}, {33, 96}, {20, 1056}, {100, 160}};
 constexpr Shape kBlocksOf256[] = {{1, 256}, {33, 512}, {18, 1280}};
-// 192 rows of so many inputs go over weights together, and panels are enough that rows are not cut for a thread.
+// 192 rows of so many inputs go over weights together, and panels are enough that rows are not cut
+// for a thread.
 constexpr Shape kWide = {250, 2816};
 constexpr int64_t kRowsOfPasses = 197;
 constexpr Shape kTails[] = {{3, 1}, {17, 2}, {48, 33}, {31, 172}, {64, 47}};
@@ -132,7 +133,8 @@ void check_not_finite(const Kernels& kernels, Checks& checks, Codec codec) {
   }
 }
 
-// More rows than go over weights together are as those that go alone, the last ones of each pass too.
+// More rows than go over weights together are as those that go alone, the last ones of each pass
+// too.
 void check_passes(const Kernels& kernels, Checks& checks, Codec codec) {
   Random random(5);
   Backend backend(kernels, 1);
@@ -151,10 +153,10 @@ void check_passes(const Kernels& kernels, Checks& checks, Codec codec) {
 // Products of many rows in both ways to make operands, whichever this processor takes.
 void check_both_ways(Kernels kernels, Checks& checks) {
   for (int way = 0; way < 2; ++way) {
-    kernels.streams = !kernels.streams;
+    kernels.unpacks_beside_dots = !kernels.unpacks_beside_dots;
     for (const Codec codec : {Codec::q4_0, Codec::q4_k}) check_passes(kernels, checks, codec);
   }
-  kernels.streams = !kernels.streams;
+  kernels.unpacks_beside_dots = !kernels.unpacks_beside_dots;
   for (const Codec codec : {Codec::q8_0, Codec::q4_0, Codec::q4_1, Codec::q5_k, Codec::q4_k, Codec::iq4_xs,
                             Codec::mxfp4, Codec::i4_128, Codec::u4_128, Codec::tq2_0, Codec::q1_0}) {
     check_shape(kernels, checks, codec, kBlocksOf256[1]);

@@ -105,8 +105,8 @@ void check_passes(const Kernels& kernels, Checks& checks) {
                {0.0f, -kLeast, -kLeast, -0x1.000002p-126f, 0x1.fffffep0f}, "the float below");
 }
 
-// Rows that a search by samples meets: spread, flat, with ties of many kinds, in order, and such that
-// evenly spaced samples show nothing of the rest.
+// Rows that a search by samples meets: spread, flat, with ties of many kinds, in order, and such
+// that evenly spaced samples show nothing of the rest.
 std::vector<Floats> rows_of(int64_t n) {
   Random random(static_cast<uint64_t>(n));
   std::vector<Floats> rows = {random.values(n, 4.0f), random.values(n, 0.01f), Floats(n, -2.0f)};

@@ -1,4 +1,5 @@
-// Threads that share items: each item once, whatever thread comes late, and runs that go on where they say.
+// Threads that share items: each item once, whatever thread comes late, and runs that go on where
+// they say.
 
 #include "thread_pool.h"
 

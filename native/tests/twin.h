@@ -49,15 +49,16 @@ struct StoredMatrix {
   // Quantised kinds: values are scale * whole - min, groups as the kind has them.
   std::vector<int32_t> whole;       // [out][in]
   std::vector<float> scales, mins;  // [out][in / 32 * groups]
-  // Of kinds that sum blocks scales and mins are whole numbers; what these multiply, [out][in / 256].
+  // Of kinds that sum blocks scales and mins are whole numbers; what these multiply, [out][in /
+  // 256].
   std::vector<float> block_scales, block_mins;
 
   const uint8_t* row(int64_t i) const { return bytes.data() + i * row_bytes; }
 };
 StoredMatrix random_matrix(Codec codec, int64_t out, int64_t in, uint64_t seed);
 
-// Whether a kind is checked over every shape, batch and number of threads: the floats and one kind of
-// each way to hold scales, values and points. The others share the code of one of these and are
+// Whether a kind is checked over every shape, batch and number of threads: the floats and one kind
+// of each way to hold scales, values and points. The others share the code of one of these and are
 // checked bit for bit once with few rows and once with many.
 bool stands_for_others(Codec codec);
 
