@@ -37,3 +37,23 @@ def test_differences(
     one = ServerFacts(url="http://127.0.0.1:1", model=ours, weights=weights)
     other = ServerFacts(url="http://127.0.0.1:2", model=peer, weights=peer_weights)
     assert differences(one, other) == differ
+
+
+@pytest.mark.parametrize(
+    ("ours", "peer", "differ"),
+    [
+        ((600, 640), (610, 650), []),
+        ((600, 640), (None, None), []),
+        ((None, None), (600, 640), []),
+        ((600, 640), (620, 640), ["numbers of parameters"]),
+        ((600, 640), (600, 400), ["bytes of weights"]),
+    ],
+)
+def test_sizes_of_files_differ_by_more_than_2_percent(
+    ours: tuple[int | None, int | None], peer: tuple[int | None, int | None], differ: list[str]
+) -> None:
+    one, other = (
+        ServerFacts(url="http://127.0.0.1:1", model="m", parameters=values, weight_bytes=size)
+        for values, size in (ours, peer)
+    )
+    assert differences(one, other) == differ

@@ -83,3 +83,17 @@ def test_a_server_that_never_was_ready_says_why(
 def test_a_free_port_can_be_taken() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", free_port()))
+
+
+def test_a_server_is_called_by_its_name_in_errors() -> None:
+    with (
+        pytest.raises(HeadraceError, match=r"^headrace serve ended with status 3 before"),
+        started(
+            ["sh", "-c", "exit 3"],
+            is_ready=lambda: False,
+            timeout_s=20,
+            environ=os.environ,
+            name="headrace serve",
+        ),
+    ):
+        pass

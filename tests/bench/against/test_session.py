@@ -21,10 +21,13 @@ from headrace.bench.against.session import (
     apart,
     compared,
     limits_reader,
+    too_long,
 )
+from headrace.bench.against.turns import CaseResult
 from headrace.bench.client.endpoints import Endpoint
 from headrace.bench.machine import Probe
 from headrace.bench.record import Failure, RequestRecord
+from headrace.errors import HeadraceError
 from tests.bench.against.test_process import WAITS, comes_to
 
 LABELS = {
@@ -96,40 +99,68 @@ def test_whoever_is_measured_runs_alone() -> None:
         look()
 
 
-def test_a_case_that_nobody_can_answer_is_named_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    too_long = RequestRecord(
+def compared_with(
+    monkeypatch: pytest.MonkeyPatch, case: AgainstCase, context: int | None
+) -> tuple[CaseResult, list[str], list[str]]:
+    """The result of a case whose requests all fail, what was sent, and what progress said."""
+    too_much = RequestRecord(
         index=0, measured=True, intended_ns=0, sent_ns=0, failure=Failure("http", "HTTP 400: short")
     )
-    run = SimpleNamespace(requests=(too_long,))
+    run = SimpleNamespace(requests=(too_much,))
     summary = SimpleNamespace(requests=SimpleNamespace(completed=0))
     done = SimpleNamespace(ending="complete", run=run, summary=summary)
+    sent: list[str] = []
+
+    def answer(asked: AgainstCase) -> SimpleNamespace:
+        sent.append(asked.name)
+        return done
 
     async def same(endpoint: Endpoint, _model: str | None) -> Endpoint:
         return endpoint
 
     async def facts(endpoint: Endpoint) -> ServerFacts:
-        return ServerFacts(url=endpoint.base_url)
+        return ServerFacts(url=endpoint.base_url, context=context)
 
     async def labels(_endpoint: Endpoint) -> dict[str, str]:
         return LABELS | {"backend": "torch"}
 
     for name, stub in (
         ("with_model", same), ("server_facts", facts), ("engine_labels", labels),
-        ("load_tokenization", lambda _: None), ("Loads", lambda *_, **__: lambda _case: done),
+        ("load_tokenization", lambda _: None), ("Loads", lambda *_, **__: answer),
     ):  # fmt: skip
         monkeypatch.setattr(session, name, stub)
     options = ComparisonOptions(
         peer="http://127.0.0.1:1", own="http://127.0.0.1:2", tokenizer=None, peer_model=None,
         seed=1, budget_s=1, start_timeout_s=1, api_key=None,
     )  # fmt: skip
-    told: list[str] = []
-    case = AgainstCase("long", 1, 4096, 1, "prefill")
-    _, comparison = compared(options, [case], around([])._replace(progress=told.append))
+    said: list[str] = []
+    _, comparison = compared(options, [case], around([])._replace(progress=said.append))
     (result,) = comparison.results
+    return result, sent, said
+
+
+def test_a_case_that_nobody_can_answer_is_named_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = AgainstCase("long", 1, 4096, 1, "prefill")
+    result, _, said = compared_with(monkeypatch, case, None)
     assert result.why_missing == "headrace: HTTP 400: short (1 http)"
-    assert "peer: no request of long succeeded" in told
+    assert "peer: no request of long succeeded" in said
+
+
+def test_a_case_that_the_peer_cannot_hold_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = AgainstCase("long", 1, 512, 1, "prefill")
+    result, sent, said = compared_with(monkeypatch, case, 512)
+    assert result.why_missing == (
+        "the peer holds 512 tokens a request, this case has 513; start it with a larger context "
+        "(llama-server: -c, and -kvu with several slots)"
+    )
+    assert not sent and not said
+
+
+def test_a_case_that_just_fits_is_sent() -> None:
+    case = AgainstCase("long", 1, 511, 1, "prefill")
+    assert not too_long([case], 512) and not too_long([case], None)
 
 
 def test_a_server_on_a_device_has_none() -> None:
@@ -137,3 +168,18 @@ def test_a_server_on_a_device_has_none() -> None:
     on_device = LABELS | {"backend": "torch", "cpu_level": "cuda:0"}
     assert limits_reader(on_device, around(asked))() is None
     assert not asked
+
+
+def test_ours_is_called_by_its_command_where_it_does_not_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def same(endpoint: Endpoint, _model: str | None) -> Endpoint:
+        return endpoint
+
+    monkeypatch.setattr(session, "with_model", same)
+    options = ComparisonOptions(
+        peer="http://127.0.0.1:1", own=["sh", "-c", "exit 3", "{port}"], tokenizer=None,
+        peer_model=None, seed=1, budget_s=1, start_timeout_s=20, api_key=None,
+    )  # fmt: skip
+    with pytest.raises(HeadraceError, match=r"^headrace serve ended with status 3"):
+        compared(options, [AgainstCase("a", 1, 8, 1, "prefill")], around([]))

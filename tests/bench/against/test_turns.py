@@ -218,3 +218,30 @@ def test_a_bound_is_of_the_middle_of_readings_and_of_runs() -> None:
     limits = [LIMITS._replace(attention_ops_per_s=rate) for rate in (100.0, 500.0, 5000.0)]
     done = [(tokens, Work(0, 1000, 1000)) for tokens in (50.0, 100.0, 900.0)]
     assert most_tokens_per_s(done, limits) == pytest.approx(50)
+
+
+def test_a_case_that_is_refused_is_not_sent() -> None:
+    machine = Machine()
+    first, second = in_turns(
+        [A, B], machine.server("ours", 5), machine.server("peer", 5),
+        read_limits=machine.limits, budget_s=5, clock=lambda: machine.now_s,
+        progress=lambda _text: None, refused={"a": "too long"},
+    ).results  # fmt: skip
+    assert (first.why_missing, first.ours) == ("too long", ())
+    # The first of those that are sent is measured whatever it takes.
+    assert second.why_missing is None and len(second.ours) == 1
+    assert machine.log == ["limits", "ours b", "peer b", "limits"]
+
+
+def test_progress_has_the_figures_so_far_and_the_time_left() -> None:
+    machine = Machine()
+    said: list[str] = []
+    in_turns(
+        [A], machine.server("ours", 1), machine.server("peer", 2),
+        read_limits=machine.limits, budget_s=7, clock=lambda: machine.now_s,
+        progress=said.append,
+    )  # fmt: skip
+    assert said == [
+        "round 1: a (7 s left)",
+        "round 2: a, so far headrace 100.0, peer 50.0 tokens/s (4 s left)",
+    ]

@@ -73,9 +73,9 @@ this machine, read 2 times: 45.0 [40.0..50.0] GB/s, 1,500 [1,000..2,000] GOPS (p
 450 [400..500] GOPS (attention); prompts of seed 5
 """
 CELLS = [
-    ["tokens/s", "headrace", "peer", "ratio", "largest possible", "of the limit"],
-    ["decode", "70.0 [60.0..80.0]", "40.0 [35.0..40.0]", "2.00 [1.50..2.00]", "2.50", "70%"],
-    ["streams-8", "1,200.0", "300.0", "4.00", "", ""],
+    ["tokens/s", "pairs", "headrace", "peer", "ratio", "largest possible", "of the limit"],
+    ["decode", "3", "70.0 [60.0..80.0]", "40.0 [35.0..40.0]", "2.00 [1.50..2.00]", "2.50", "70%"],
+    ["streams-8", "1", "1,200.0", "300.0", "4.00", "", ""],
 ]
 
 
@@ -113,7 +113,7 @@ def test_the_table_is_printed_as_markdown(monkeypatch: pytest.MonkeyPatch) -> No
     table = printed(monkeypatch, COMPARISON, "--markdown").stdout.partition("\n\n")[2]
     head, rule, *rest = table.splitlines()
     rows, notes = rest[: len(CELLS) - 1], rest[len(CELLS) - 1 :]
-    assert rule == "|---|---:|---:|---:|---:|---:|"
+    assert rule == "|---|---:|---:|---:|---:|---:|---:|"
     assert notes == ["", *(f"- {note}" for note in NOTES)]
     assert [line.split(" | ") for line in (head, *rows)] == [
         [f"| {row[0]}", *row[1:-1], f"{row[-1]} |"] for row in CELLS
@@ -142,12 +142,59 @@ def test_models_that_differ_are_named_above_the_table(monkeypatch: pytest.Monkey
     assert message["models_differ_in"] == ["names", "sizes", "kinds of weights"]
 
 
+def test_sizes_of_files_stand_in_the_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = FACTS._replace(
+        ours=ServerFacts(
+            url="http://127.0.0.1:1", model="m", weights="Q8_0", weight_bytes=4 * 10**8
+        ),
+        peer=ServerFacts(
+            url="http://127.0.0.1:2", model="m", parameters=6 * 10**8, weight_bytes=6 * 10**8
+        ),
+    )
+    above = printed(monkeypatch, COMPARISON, facts=facts).stdout.partition("\n\n")[0]
+    assert (
+        "bytes of weights differ (headrace: m (Q8_0, 400 MB); peer: m (600 M parameters, 600 MB))"
+    ) in above
+
+
+def test_one_slot_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = FACTS._replace(peer=ServerFacts(url="http://127.0.0.1:2", model="m", slots=1))
+    assert "peer: m, 1 slot\n" in printed(monkeypatch, COMPARISON, facts=facts).stdout
+
+
+def test_rows_that_an_uneven_machine_made_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    uneven = Comparison(
+        [
+            CaseResult(case="decode", ours=(40, 70), peer=(30, 30)),
+            CaseResult(case="streams-8", ours=(30,), peer=(10,), most_tokens_per_s=20),
+        ],
+        [Limits(rate, 2e12, "int8", 5e11) for rate in (20e9, 40e9)],
+    )
+    moved = "the machine was not idle, or its speed changed"
+    assert printed(monkeypatch, uneven).stdout.splitlines()[-3:] == [
+        f"decode: do not rely on this row: runs of headrace differ by a factor of 1.8; {moved}",
+        "streams-8: do not rely on this row: its ratio is above the largest possible, as can only "
+        f"be where the model lies in the CPU's caches; {moved}",
+        "do not rely on the last two columns: readings of the memory's bandwidth differ by a "
+        f"factor of 2.0; {moved}",
+    ]
+    message = json.loads(printed(monkeypatch, uneven, "--json").stdout)
+    assert [(row["pairs"], len(row["doubts"])) for row in message["results"]] == [(2, 1), (1, 1)]
+    assert len(message["doubts"]) == 1
+
+
+def test_help_says_what_the_time_is_for_and_has_a_peer_that_fits_the_cases() -> None:
+    shown = " ".join(CliRunner().invoke(bench, ["against", "--help"]).output.split())
+    assert "-c 24576 -np 32 -kvu" in shown
+    assert "The first case is always measured, others while time is left." in shown
+
+
 def test_away_from_a_terminal_no_cell_is_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
-    figures = (1e12, 2e12, 3e12)
+    figures = (1.9e12, 2e12, 2.1e12)
     wide = Comparison([CaseResult(case="decode", ours=figures, peer=figures)], [])
     lines = printed(monkeypatch, wide).stdout.partition("\n\n")[2].splitlines()
     assert len(lines) == 2 and len(lines[1]) > 120
-    assert lines[1].count("2,000,000,000,000.0 [1,000,000,000,000.0..3,000,000,000,000.0]") == 2
+    assert lines[1].count("2,000,000,000,000.0 [1,900,000,000,000.0..2,100,000,000,000.0]") == 2
 
 
 @pytest.mark.parametrize(

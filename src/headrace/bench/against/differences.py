@@ -1,4 +1,4 @@
-"""In what two servers' models evidently differ, by their names and the kinds of their weights.
+"""In what two servers' models evidently differ: names, kinds of weights, sizes of their files.
 
 Names may be aliases: a difference is a reason to look, and none is no proof of the same model.
 """
@@ -20,10 +20,13 @@ _PIECE_OF_MANY = re.compile(r"-\d{5}-of-\d{5}")
 _ANY_MODEL = ("model", "ggmlmodel")
 _CLOSE_BITS = 2
 """Files named after a kind hold some tensors in others: Q4_K_M has many bytes of Q6_K."""
+_SAME_SIZE = 0.02
+"""Files of one model may differ by so much, as by what is stored beside the weights."""
 
 
 def differences(ours: ServerFacts, peer: ServerFacts) -> list[str]:
-    """Of "names", "sizes" and "kinds of weights", what differs where both are known."""
+    """Of "names", "sizes", "kinds of weights", "numbers of parameters" and "bytes of weights", what
+    differs where both are known."""
     names = _name(ours.model), _name(peer.model)
     sizes = _size(names[0]), _size(names[1])
     stems = _stem(names[0]), _stem(names[1])
@@ -34,7 +37,17 @@ def differences(ours: ServerFacts, peer: ServerFacts) -> list[str]:
         found.append("sizes")
     if _kinds_differ(_kind(names[0]), _kind(names[1]), ours.weights, peer.weights):
         found.append("kinds of weights")
+    if _apart(ours.parameters, peer.parameters):
+        found.append("numbers of parameters")
+    if _apart(ours.weight_bytes, peer.weight_bytes):
+        found.append("bytes of weights")
     return found
+
+
+def _apart(ours: int | None, peer: int | None) -> bool:
+    if not ours or not peer:
+        return False
+    return abs(ours - peer) > _SAME_SIZE * max(ours, peer)
 
 
 def _name(model: str | None) -> str:

@@ -22,6 +22,7 @@ from headrace.bench.client.failure_text import one_line
 from headrace.bench.client.limits import ClientLimits
 from headrace.bench.client.load_client import LoadClient
 from headrace.errors import ConfigError
+from headrace.weights.open import open_checkpoint
 
 _TIMEOUT_S = 5.0
 _MAX_REPLY_BYTES = 4 * 2**20
@@ -40,6 +41,10 @@ class ServerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """As the server names it: a file's path, or a name."""
     weights: str | None = None
     """Storage kind of the weights, of a server of ours."""
+    parameters: int | None = None
+    """Of the model's file: of llama-server as it says, of ours as MODEL holds, where it is GGUF."""
+    weight_bytes: int | None = None
+    """Of the tensors in the model's file, likewise."""
     slots: int | None = None
     """Requests that llama-server computes at once."""
     context: int | None = None
@@ -63,18 +68,38 @@ async def server_facts(endpoint: Endpoint) -> ServerFacts:
     props = _table(await _get(endpoint, "/props"))
     settings = _table_of(props.get("default_generation_settings"))
     build = _text(props.get("build_info"))
+    if build is not None:
+        build = f"llama.cpp {build}"
+    listed = await _listed(endpoint)
+    meta = _table_of(listed.get("meta"))
     for path in ("/version", "/api/version"):
         if build is None:
             version = _text(_table(await _get(endpoint, path)).get("version"))
-            build = None if version is None else f"{await _owner(endpoint)} {version}".strip()
+            owner = _text(listed.get("owned_by")) or ""
+            build = None if version is None else f"{owner} {version}".strip()
     return ServerFacts(
         url=endpoint.base_url,
         build=build,
         model=_text(props.get("model_path")) or endpoint.model or None,
         weights=_text((await _labels(endpoint)).get("weight_codec")),
+        parameters=_count(meta.get("n_params")),
+        weight_bytes=_count(meta.get("size")),
         slots=_count(props.get("total_slots")),
         context=_count(settings.get("n_ctx")),
         command=listening_command(endpoint.base_url),
+    )
+
+
+def with_file(server: ServerFacts, path: str | Path) -> ServerFacts:
+    """Of a server of the model at `path`: with the sizes of its GGUF file; the same for others."""
+    checkpoint = open_checkpoint(path)
+    if checkpoint.format != "gguf":
+        return server
+    tensors = checkpoint.tensors.values()
+    return msgspec.structs.replace(
+        server,
+        parameters=sum(tensor.num_values for tensor in tensors),
+        weight_bytes=sum(tensor.nbytes for tensor in tensors),
     )
 
 
@@ -172,10 +197,12 @@ async def _labels(endpoint: Endpoint) -> dict[str, str]:
     return {name: value for of_one in labels.values() for name, value in of_one.items()}
 
 
-async def _owner(endpoint: Endpoint) -> str:
-    listed = _table(await _get(endpoint, "/v1/models")).get("data")
-    first = _table_of(listed[0]) if isinstance(listed, list) and listed else {}
-    return _text(first.get("owned_by")) or ""
+async def _listed(endpoint: Endpoint) -> dict[str, Any]:
+    """What the list of models says of the endpoint's, or else of the first."""
+    data = _table(await _get(endpoint, "/v1/models")).get("data")
+    models = [_table_of(model) for model in data] if isinstance(data, list) else []
+    named = [model for model in models if model.get("id") == endpoint.model]
+    return next(iter(named or models), {})
 
 
 async def _get(endpoint: Endpoint, path: str) -> tuple[int, bytes] | None:

@@ -55,13 +55,15 @@ def started(
     is_ready: Callable[[], bool],
     timeout_s: float,
     environ: Mapping[str, str],
+    name: str | None = None,
 ) -> Iterator[StartedServer]:
-    """Run `command` while the block runs.
+    """Run `command` while the block runs. name: of the program in errors; None: its first word.
 
     It has a process group of its own, which is ended with it: a shell or a launcher leaves nothing
     behind. Raises HeadraceError with the end of its output where it cannot be started, ends, or is
     not ready in time.
     """
+    called = command[0] if name is None else name
     with tempfile.TemporaryFile() as log:
         began_s = time.monotonic()
         try:
@@ -81,12 +83,12 @@ def started(
             while not is_ready():
                 if process.poll() is not None:
                     raise HeadraceError(
-                        f"{command[0]} ended with status {process.returncode} before it was "
+                        f"{called} ended with status {process.returncode} before it was "
                         f"ready; {_end_of(log)}"
                     )
                 if time.monotonic() - began_s > timeout_s:
                     raise HeadraceError(
-                        f"{command[0]} was not ready within {timeout_s:g} s; raise "
+                        f"{called} was not ready within {timeout_s:g} s; raise "
                         f"--start-timeout; {_end_of(log)}"
                     )
                 time.sleep(_POLL_S)

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from headrace.bench.against.cases import AgainstCase
@@ -17,14 +18,17 @@ from headrace.bench.against.peer import (
     is_here,
     is_ready,
     server_facts,
+    with_file,
 )
 from headrace.bench.against.process import StartedServer, free_port, started
 from headrace.bench.against.turns import Comparison, Run, in_turns
 from headrace.bench.client.endpoints import Endpoint, split_url
 from headrace.bench.load.tokenization import load_tokenization
 from headrace.bench.machine import Probe, measure_machine
+from headrace.embedded import embedded_model
 from headrace.errors import ConfigError, shown
 from headrace.telemetry.machine import DRAM_FOOTPRINT_BYTES, Limits
+from headrace.weights.store.resolve import resolve_model
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -104,7 +108,9 @@ def compared(
             url = server
             if not isinstance(url, str):
                 around.progress(f"starting {name}")
-                url, started_here[name] = running.enter_context(_started(server, options, around))
+                called = "headrace serve" if name == "headrace" else None
+                starting = _started(server, options, around, called)
+                url, started_here[name] = running.enter_context(starting)
             return asyncio.run(with_model(_endpoint(url, options.api_key), model))
 
         peer = endpoint_of("peer", options.peer, options.peer_model)
@@ -113,13 +119,20 @@ def compared(
             Loads(endpoint, tokenization, seed=options.seed, now=around.now)
             for endpoint in (peer, ours)
         )
-        least = min(cases, key=lambda case: case.users * case.positions)
-        for name, run in (("peer", peer_run), ("headrace", own_run)):
-            around.progress(f"warming up: {name}")
-            if not _warmed_up(run, least):
-                around.progress(f"{name}: no request of {least.name} succeeded")
         ready_s = {name: server.ready_s for name, server in started_here.items()}
-        facts = Facts(asyncio.run(server_facts(ours)), asyncio.run(server_facts(peer)), ready_s)
+        facts = Facts(
+            with_file(asyncio.run(server_facts(ours)), _file_of(options.tokenizer)),
+            asyncio.run(server_facts(peer)),
+            ready_s,
+        )
+        refused = too_long(cases, facts.peer.context)
+        fitting = [case for case in cases if case.name not in refused]
+        if fitting:
+            least = min(fitting, key=lambda case: case.users * case.positions)
+            for name, run in (("peer", peer_run), ("headrace", own_run)):
+                around.progress(f"warming up: {name}")
+                if not _warmed_up(run, least):
+                    around.progress(f"{name}: no request of {least.name} succeeded")
         read_limits = limits_reader(asyncio.run(engine_labels(ours)), around)
         ours_alone, peer_alone, limits_alone = apart(own_run, peer_run, read_limits, started_here)
         comparison = in_turns(
@@ -130,8 +143,25 @@ def compared(
             budget_s=options.budget_s,
             clock=around.clock,
             progress=around.progress,
+            refused=refused,
         )
     return facts, comparison
+
+
+def too_long(cases: Sequence[AgainstCase], context: int | None) -> dict[str, str]:
+    """Of cases that do not fit into the peer's context of a request: the reason, by name."""
+    return {
+        case.name: (
+            f"the peer holds {context:,} tokens a request, this case has {case.positions:,}; start "
+            "it with a larger context (llama-server: -c, and -kvu with several slots)"
+        )
+        for case in cases
+        if context is not None and case.positions > context
+    }
+
+
+def _file_of(model: str | None) -> Path:
+    return embedded_model() if model is None else resolve_model(model)
 
 
 def apart(
@@ -164,9 +194,9 @@ def _beside_stopped(work: Callable[_P, _R], *others: StartedServer | None) -> Ca
 
 @contextmanager
 def _started(
-    command: Sequence[str], options: ComparisonOptions, around: Environment
+    command: Sequence[str], options: ComparisonOptions, around: Environment, called: str | None
 ) -> Iterator[tuple[str, StartedServer]]:
-    """A server while the block runs, and its address."""
+    """A server while the block runs, and its address. called: its name in errors."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     endpoint = _endpoint(url, options.api_key)
@@ -175,6 +205,7 @@ def _started(
         is_ready=lambda: asyncio.run(is_ready(endpoint)),
         timeout_s=options.start_timeout_s,
         environ=around.environ,
+        name=called,
     ) as server:
         yield url, server
 

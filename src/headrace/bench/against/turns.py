@@ -7,7 +7,7 @@ is reported with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -95,6 +95,12 @@ class _Pairs:
         if not self.ours and self.left_out >= _MOST_UNSEEN:
             self.why_missing = why
 
+    def so_far(self) -> str:
+        """Its figures; empty where there are none."""
+        if not self.ours:
+            return ""
+        return f", so far headrace {median(self.ours):,.1f}, peer {median(self.peer):,.1f} tokens/s"
+
     def fits(self, left_s: float) -> bool:
         """Whether one more pair would be measured within `left_s` seconds, as the last one was."""
         return self.why_missing is None and self.took_s < left_s
@@ -121,30 +127,39 @@ def in_turns(
     budget_s: float,
     clock: Callable[[], float],
     progress: Callable[[str], None],
+    refused: Mapping[str, str] | None = None,
 ) -> Comparison:
     """Pairs of every case until `budget_s` is over: at least one of the first, then what fits.
 
     A case that failed is not tried again; one whose pace could not be seen is. read_limits: called
     before, between rounds and after; None where the peer is not on this machine. progress: called
-    with what begins.
+    with what begins. refused: reasons not to send cases, by their names.
     """
     pairs = [_Pairs(case) for case in cases]
+    for of_case in pairs:
+        of_case.why_missing = (refused or {}).get(of_case.case.name)
+    sent = [of_case for of_case in pairs if of_case.why_missing is None]
     end_s = clock() + budget_s
+
+    def begin(round_: int, of_case: _Pairs) -> None:
+        left_s = max(0, round(end_s - clock()))
+        so_far = of_case.so_far()
+        progress(f"round {round_}: {of_case.case.name}{so_far} ({left_s} s left)")
+        _pair(of_case, ours, peer, clock)
+
     limits = [read_limits()]
-    for index, of_case in enumerate(pairs):
+    for index, of_case in enumerate(sent):
         if index and clock() >= end_s:
             of_case.why_missing = f"the {budget_s:g} s were over; raise --minutes"
         else:
-            progress(f"round 1: {of_case.case.name}")
-            _pair(of_case, ours, peer, clock)
+            begin(1, of_case)
     limits.append(read_limits())
     rounds = 1
     while any(of_case.fits(end_s - clock()) for of_case in pairs):
         rounds += 1
         for of_case in pairs:
             if of_case.fits(end_s - clock()):
-                progress(f"round {rounds}: {of_case.case.name}")
-                _pair(of_case, ours, peer, clock)
+                begin(rounds, of_case)
         limits.append(read_limits())
     known = [reading for reading in limits if reading is not None]
     return Comparison([of_case.result(known) for of_case in pairs], known)

@@ -27,7 +27,8 @@ _LARGEST_SEED = 2**31 - 1
     type=NumberRange(0, 24 * 60, min_open=True),
     default=5.0,
     show_default=True,
-    help="Time for all pairs; each case is measured at least once while it lasts.",
+    help="Time for pairs; starting, warming up and reading the machine come on top, about a "
+    "minute. The first case is always measured, others while time is left.",
 )
 @click.option(
     "--cases",
@@ -81,7 +82,7 @@ def against(
 
     \b
     headrace bench against http://127.0.0.1:8080 ./model.gguf
-    headrace bench against 'llama-server -m m.gguf -c 16384 -np 32 --port {port}' ./m.gguf
+    headrace bench against 'llama-server -m m.gguf -c 24576 -np 32 -kvu --port {port}' ./m.gguf
     headrace bench against http://127.0.0.1:8000 ./Qwen3-0.6B --cases decode -- --threads 4
     """  # fmt: skip
     import os
@@ -146,13 +147,16 @@ def _print_json(facts: Facts, comparison: Comparison, seed: int) -> None:
     import msgspec
 
     from headrace.bench.against.differences import differences
+    from headrace.bench.against.doubts import doubts_of_machine, doubts_of_row
 
     results = [
         {
             **msgspec.to_builtins(result),
+            "pairs": len(result.ours),
             "ratios": result.ratios,
             "largest_possible_ratio": result.most_ratio,
             "share_of_limit": result.share,
+            "doubts": doubts_of_row(result),
         }
         for result in comparison.results
     ]
@@ -160,12 +164,12 @@ def _print_json(facts: Facts, comparison: Comparison, seed: int) -> None:
     printed = {
         "headrace": facts.ours, "peer": facts.peer, "ready_s": facts.ready_s, "seed": seed,
         "models_differ_in": differences(facts.ours, facts.peer),
-        "limits": limits, "results": results,
+        "limits": limits, "doubts": doubts_of_machine(comparison.limits), "results": results,
     }  # fmt: skip
     click.echo(msgspec.json.encode(printed))
 
 
-_HEADER = ("tokens/s", "headrace", "peer", "ratio", "largest possible", "of the limit")
+_HEADER = ("tokens/s", "pairs", "headrace", "peer", "ratio", "largest possible", "of the limit")
 
 
 def _print(facts: Facts, comparison: Comparison, seed: int, markdown: bool) -> None:
@@ -177,6 +181,7 @@ def _print(facts: Facts, comparison: Comparison, seed: int, markdown: bool) -> N
     if rows:
         _print_table(rows, markdown)
     notes = [note for result in comparison.results for note in _notes(result)]
+    notes += _note_of_machine(comparison.limits) if rows else []
     if markdown and rows and notes:
         click.echo()
     for note in notes:
@@ -209,21 +214,30 @@ def _warning(facts: Facts) -> str:
     if not differ:
         return ""
     listed = " and ".join(part for part in (", ".join(differ[:-1]), differ[-1]) if part)
-    ours, peer = (
-        f"{server.model}{f' ({server.weights})' if server.weights else ''}"
-        for server in (facts.ours, facts.peer)
-    )
+    ours, peer = (_model(server) for server in (facts.ours, facts.peer))
     return (
         f"warning: not the same model, it seems: {listed} differ (headrace: {ours}; peer: {peer}); "
         "the ratio compares models then, too\n"
     )
 
 
+def _model(server: ServerFacts) -> str:
+    """Its name and what is known of its weights."""
+    known = [server.weights] if server.weights else []
+    known += [] if server.parameters is None else [f"{server.parameters / 1e6:,.0f} M parameters"]
+    known += [] if server.weight_bytes is None else [f"{server.weight_bytes / 1e6:,.0f} MB"]
+    return f"{server.model} ({', '.join(known)})" if known else str(server.model)
+
+
 def _notes(result: CaseResult) -> list[str]:
     """What is to be said of a case beside its figures."""
+    from headrace.bench.against.doubts import doubts_of_row
+
     notes = []
+    if doubts := doubts_of_row(result):
+        notes.append(f"{result.case}: do not rely on this row: {'; '.join(doubts)}; {_MOVED}")
     if result.left_out and result.ours:
-        pairs = "1 pair" if result.left_out == 1 else f"{result.left_out} pairs"
+        pairs = _number(result.left_out, "pair")
         notes.append(f"{result.case}: {pairs} left out: {result.why_left_out}")
     if result.why_missing is not None:
         ended = f"no pair after {len(result.ours)}" if result.ours else "not measured"
@@ -231,9 +245,25 @@ def _notes(result: CaseResult) -> list[str]:
     return notes
 
 
+_MOVED = "the machine was not idle, or its speed changed"
+
+
+def _note_of_machine(limits: Sequence[Limits]) -> list[str]:
+    from headrace.bench.against.doubts import doubts_of_machine
+
+    return [
+        f"do not rely on the last two columns: {doubt}; {_MOVED}"
+        for doubt in doubts_of_machine(limits)
+    ]
+
+
+def _number(count: int, noun: str) -> str:
+    return f"1 {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def _server_lines(name: str, server: ServerFacts, ready_s: float | None) -> list[str]:
     parts = [server.build or "", server.model or ""]
-    parts += [f"{server.slots} slots"] if server.slots is not None else []
+    parts += [_number(server.slots, "slot")] if server.slots is not None else []
     parts += [f"context {server.context:,}"] if server.context is not None else []
     parts += [f"ready after {ready_s:.2f} s"] if ready_s is not None else []
     lines = [f"{name}: {', '.join(part for part in parts if part) or server.url}"]
@@ -257,6 +287,7 @@ def _cells(result: CaseResult) -> list[str]:
     most, share = result.most_ratio, result.share
     return [
         result.case,
+        str(len(result.ours)),
         _spread(result.ours),
         _spread(result.peer),
         _spread(result.ratios, 2),

@@ -1,0 +1,43 @@
+"""Why figures of a comparison should not be relied on: signs in them of an uneven machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from headrace.bench.against.turns import CaseResult
+from headrace.telemetry.machine import Limits
+
+_ABOVE = 1.05
+"""A ratio may exceed the largest possible one by so much: both are medians of what varies."""
+_APART = 1.5
+"""The largest of several figures by the smallest, while nothing disturbed them."""
+_IMPOSSIBLE = (
+    "its ratio is above the largest possible, as can only be where the model lies in the CPU's "
+    "caches"
+)
+
+
+def doubts_of_row(result: CaseResult) -> list[str]:
+    """What says against the figures of a case; empty where nothing does."""
+    found = []
+    most = result.most_ratio
+    if most is not None and result.ours and median(result.ratios) > _ABOVE * most:
+        found.append(_IMPOSSIBLE)
+    for name, figures in (("headrace", result.ours), ("the peer", result.peer)):
+        factor = _factor(figures)
+        if factor > _APART:
+            found.append(f"runs of {name} differ by a factor of {factor:.1f}")
+    return found
+
+
+def doubts_of_machine(limits: Sequence[Limits]) -> list[str]:
+    """What says against the limits, and so against every share of them."""
+    factor = _factor([limit.bytes_per_s for limit in limits])
+    if factor <= _APART:
+        return []
+    return [f"readings of the memory's bandwidth differ by a factor of {factor:.1f}"]
+
+
+def _factor(figures: Sequence[float]) -> float:
+    return max(figures) / min(figures) if figures and min(figures) > 0 else 1.0
