@@ -18,6 +18,8 @@ from headrace.telemetry.machine import Limits
         ((10.6,), (5,), 10, ["its ratio is above the largest possible"]),
         ((10, 15.5), (10, 10), None, ["runs of headrace differ by a factor of 1.6"]),
         ((10, 10), (30, 10), None, ["runs of the peer differ by a factor of 3.0"]),
+        ((10, 10, 11, 30), (10, 10, 9, 2), None, []),
+        ((10, 10, 30, 30), (10, 10, 9, 2), None, ["runs of headrace differ by a factor of 3.0"]),
     ],
 )
 def test_a_row_is_doubted(

@@ -40,4 +40,9 @@ def doubts_of_machine(limits: Sequence[Limits]) -> list[str]:
 
 
 def _factor(figures: Sequence[float]) -> float:
-    return max(figures) / min(figures) if figures and min(figures) > 0 else 1.0
+    """The largest by the smallest; of many without the outermost quarters, for single runs that were
+    disturbed move no median."""
+    ranked = sorted(figures)
+    outer = len(ranked) // 4
+    kept = ranked[outer : len(ranked) - outer]
+    return kept[-1] / kept[0] if kept and kept[0] > 0 else 1.0
