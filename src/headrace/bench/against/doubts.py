@@ -40,7 +40,7 @@ def doubts_of_machine(limits: Sequence[Limits]) -> list[str]:
 
 
 def _factor(figures: Sequence[float]) -> float:
-    """The largest by the smallest; of many without the outermost quarters, for single runs that were
+    """The largest by the smallest; of many without the outermost quarters, as single runs that were
     disturbed move no median."""
     ranked = sorted(figures)
     outer = len(ranked) // 4
