@@ -98,7 +98,7 @@ _ADDRESS = ("--host", "--port", "--uds", "--ssl-keyfile", "--ssl-certfile")
 
 
 def check_own_options(arguments: Sequence[str]) -> None:
-    """Raises ConfigError for an option of `headrace serve` that moves it from where it is measured."""
+    """Raises ConfigError for an option of `headrace serve` that moves it elsewhere."""
     for argument in arguments:
         name = argument.partition("=")[0]
         if name in _ADDRESS:
