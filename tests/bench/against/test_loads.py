@@ -26,7 +26,7 @@ def prompts_of(seed: int, tokenization: ClientTokenization) -> list[str]:
     """What a server is sent for A, A and B."""
     with mock() as server:
         endpoint = Endpoint(kind="openai-completions", base_url=server.url, model="mock")
-        loads = Loads(endpoint, tokenization, seed=seed, now=lambda: NOW)
+        loads = Loads(endpoint, tokenization, seed=seed, request_timeout_s=60, now=lambda: NOW)
         for case in (A, A, B):
             assert loads(case).summary.requests.completed == 2
         return [json.loads(request.body)["prompt"] for request in server.received]

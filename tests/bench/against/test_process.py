@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from headrace.bench.against.process import free_port, started
+from headrace.bench.against.process import ended_by_signals, free_port, started
 from headrace.errors import HeadraceError
 
 WAITS = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -36,9 +38,9 @@ def comes_to(pid: int, *, stopped: bool) -> bool:
 def test_a_stopped_server_goes_on() -> None:
     with started(WAITS, is_ready=lambda: True, timeout_s=LIMIT_S, environ=os.environ) as server:
         with server.stopped():
-            assert comes_to(server.group, stopped=True)
-        assert comes_to(server.group, stopped=False)
-    assert not Path(f"/proc/{server.group}").exists()
+            assert comes_to(server.pid, stopped=True)
+        assert comes_to(server.pid, stopped=False)
+    assert not Path(f"/proc/{server.pid}").exists()
 
 
 def test_a_server_ends_with_all_that_it_started(tmp_path: Path) -> None:
@@ -55,6 +57,70 @@ def test_a_server_ends_with_all_that_it_started(tmp_path: Path) -> None:
         time.sleep(0.02)
     else:
         assert state_of(number) == "Z", "it waits for its new parent alone"
+
+
+def gone(pid: int) -> bool:
+    """Whether the process ends before long; one that waits for its new parent alone has."""
+    end_s = time.monotonic() + LIMIT_S
+    while time.monotonic() < end_s:
+        try:
+            if state_of(pid) == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="descendants are found in /proc")
+def test_a_process_with_a_session_of_its_own_is_stopped_and_ended(tmp_path: Path) -> None:
+    child = tmp_path / "child"
+    keeps = (
+        "import subprocess, pathlib, time\n"
+        "child = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        f"pathlib.Path({str(child)!r}).write_text(str(child.pid))\ntime.sleep(600)"
+    )
+    command = [sys.executable, "-c", keeps]
+    with started(command, is_ready=child.exists, timeout_s=20, environ=os.environ) as server:
+        while not child.read_text():
+            time.sleep(0.01)
+        number = int(child.read_text())
+        with server.stopped():
+            assert comes_to(number, stopped=True)
+        assert comes_to(number, stopped=False)
+    assert gone(number)
+
+
+def test_a_server_that_stays_is_killed_where_the_wait_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ready = tmp_path / "ready"
+    command = ["sh", "-c", f"trap '' TERM; touch {ready}; sleep 600 & wait; wait"]
+    waited = subprocess.Popen.wait
+    calls: list[float | None] = []
+
+    def interrupted(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        calls.append(timeout)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return waited(process, timeout)
+
+    with (
+        pytest.raises(KeyboardInterrupt),
+        started(command, is_ready=ready.exists, timeout_s=20, environ=os.environ) as server,
+    ):
+        monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
+    assert gone(server.pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signals_that_end_a_process_leave_by_an_exception(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(SystemExit) as caught, ended_by_signals():
+        os.kill(os.getpid(), number)
+        time.sleep(LIMIT_S)
+    assert caught.value.code == 128 + number
+    assert signal.getsignal(number) is before
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from headrace.bench.against.turns import CaseResult
 from headrace.bench.client.endpoints import Endpoint
 from headrace.bench.machine import Probe
 from headrace.bench.record import Failure, RequestRecord
-from headrace.errors import HeadraceError
+from headrace.errors import ConfigError, HeadraceError
 from tests.bench.against.test_process import WAITS, comes_to
 
 LABELS = {
@@ -84,7 +84,7 @@ def test_whoever_is_measured_runs_alone() -> None:
 
         def look(*stopped: str) -> None:
             for name, server in servers.items():
-                assert comes_to(server.group, stopped=name in stopped), name
+                assert comes_to(server.pid, stopped=name in stopped), name
 
         ours, peer, limits = apart(
             lambda _case: cast("Any", look("peer")),
@@ -131,7 +131,7 @@ def compared_with(
         monkeypatch.setattr(session, name, stub)
     options = ComparisonOptions(
         peer="http://127.0.0.1:1", own="http://127.0.0.1:2", tokenizer=None, peer_model=None,
-        seed=1, budget_s=1, start_timeout_s=1, api_key=None,
+        seed=1, budget_s=1, start_timeout_s=1, request_timeout_s=60, api_key=None,
     )  # fmt: skip
     said: list[str] = []
     _, comparison = compared(options, [case], around([])._replace(progress=said.append))
@@ -179,7 +179,21 @@ def test_ours_is_called_by_its_command_where_it_does_not_start(
     monkeypatch.setattr(session, "with_model", same)
     options = ComparisonOptions(
         peer="http://127.0.0.1:1", own=["sh", "-c", "exit 3", "{port}"], tokenizer=None,
-        peer_model=None, seed=1, budget_s=1, start_timeout_s=20, api_key=None,
+        peer_model=None, seed=1, budget_s=1, start_timeout_s=20, request_timeout_s=60,
+        api_key=None,
     )  # fmt: skip
     with pytest.raises(HeadraceError, match=r"^headrace serve ended with status 3"):
         compared(options, [AgainstCase("a", 1, 8, 1, "prefill")], around([]))
+
+
+def test_a_warm_up_that_was_interrupted_goes_no_further() -> None:
+    done = cast("Any", SimpleNamespace(ending="interrupted"))
+    with pytest.raises(KeyboardInterrupt):
+        session._warmed_up(lambda _case: done, AgainstCase("a", 1, 8, 1, "prefill"))
+
+
+@pytest.mark.parametrize("option", ["--port", "--host=0.0.0.0", "--uds"])
+def test_an_address_of_ours_is_refused(option: str) -> None:
+    with pytest.raises(ConfigError, match=r"^--(port|host|uds) behind --: .*leave it out$"):
+        session.check_own_options(["--threads", "2", option, "5"])
+    session.check_own_options(["--threads", "2", "--portable"])

@@ -209,6 +209,9 @@ def test_away_from_a_terminal_no_cell_is_wrapped(monkeypatch: pytest.MonkeyPatch
         (["http://127.0.0.1:notaport", "m"], "URL: 'http://127.0.0.1:notaport' has no valid host"),
         (["http://127.0.0.1:1", "m", "--minutes", "nan"], "nan is not in the range 0<x<=1440"),
         (["http://127.0.0.1:1", "m", "--start-timeout", "nan"], "nan is not in the range x>0"),
+        (["http://127.0.0.1:1", "m", "--request-timeout", "0"], "0 is not in the range"),
+        (["http://127.0.0.1:1", "m", "--json", "--markdown"], "give one of them"),
+        (["http://127.0.0.1:1", "m", "--", "--port", "5"], "--port behind --"),
     ],
 )
 def test_wrong_usage_is_refused(arguments: list[str], message: str) -> None:

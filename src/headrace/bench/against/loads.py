@@ -26,8 +26,9 @@ async def with_model(endpoint: Endpoint, asked: str | None) -> Endpoint:
     Raises UnreachableError where nobody answers, or not for this model.
     """
     found = await look(endpoint)
-    named = msgspec.structs.replace(endpoint, model=choose_model(found, asked, "--peer-model"))
-    await check_model(named, found)
+    flag = "--peer-model"
+    named = msgspec.structs.replace(endpoint, model=choose_model(found, asked, flag))
+    await check_model(named, found, flag)
     return named
 
 
@@ -44,12 +45,14 @@ class Loads:
         tokenization: ClientTokenization,
         *,
         seed: int,
+        request_timeout_s: float,
         now: Callable[[], datetime],
     ) -> None:
         """endpoint: with a model. now: for records."""
         self._endpoint = endpoint
         self._tokenization = tokenization
         self._seed = seed
+        self._limits = ClientLimits(request_timeout_s=request_timeout_s)
         self._now = now
         self._experiments: dict[str, Experiment] = {}
 
@@ -61,7 +64,7 @@ class Loads:
                 case.load,
                 case.prompts(_seed_of(case, self._seed)),
                 self._tokenization,
-                limits=ClientLimits(),
+                limits=self._limits,
                 view=lambda _options: Quiet(),
                 command=_COMMAND,
                 now=self._now,

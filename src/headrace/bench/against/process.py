@@ -7,9 +7,11 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO, NamedTuple
 
 from headrace.errors import HeadraceError, shown
@@ -35,17 +37,17 @@ class StartedServer(NamedTuple):
     """A server that was started here. ready_s: seconds until it was ready."""
 
     ready_s: float
-    group: int
-    """Of its processes."""
+    pid: int
+    """That of its first process, and of the group of those that made no other."""
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """None of its threads runs while the block does, not even one that waits and spins."""
-        os.killpg(self.group, signal.SIGSTOP)
+        """No thread of its processes runs while the block does, not even one that spins."""
+        _signal_all(self.pid, signal.SIGSTOP)
         try:
             yield
         finally:
-            os.killpg(self.group, signal.SIGCONT)
+            _signal_all(self.pid, signal.SIGCONT)
 
 
 @contextmanager
@@ -98,16 +100,85 @@ def started(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
-            break
-        try:
+    """Its group gets SIGTERM, and after a while, or where the wait is interrupted, all that is left
+    SIGKILL."""
+    left = {pid: _started_at(pid) for pid in _descendants(process.pid)}
+    try:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        _signal_all(process.pid, signal.SIGCONT)  # what is stopped takes no signal but SIGKILL
+        with suppress(subprocess.TimeoutExpired):
             process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            continue
-    process.wait()
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        for pid, began in left.items():
+            # A number may be another process's by now.
+            if began is not None and _started_at(pid) == began:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        process.wait()
+
+
+def _signal_all(pid: int, number: signal.Signals) -> None:
+    """To the group of a process, and to descendants that left it: an engine has a session of its
+    own."""
+    for descendant in _descendants(pid):
+        with suppress(ProcessLookupError):
+            os.kill(descendant, number)
+    with suppress(ProcessLookupError):
+        os.killpg(pid, number)
+
+
+_PARENT, _BEGAN = 1, 19
+"""Fields of /proc/PID/stat behind the name: proc_pid_stat(5) counts them from 3."""
+
+
+def _field(status: Path, index: int) -> int:
+    # The name, in brackets, may hold anything.
+    return int(status.read_text().rpartition(")")[2].split()[index])
+
+
+def _started_at(pid: int) -> int | None:
+    """Ticks of the system's clock; None of a process that is gone."""
+    try:
+        return _field(Path(f"/proc/{pid}/stat"), _BEGAN)
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _descendants(pid: int) -> list[int]:
+    """Processes that a process has started, and those have; none where there is no /proc."""
+    children: dict[int, list[int]] = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError):
+            children.setdefault(_field(status, _PARENT), []).append(int(status.parent.name))
+    found: list[int] = []
+    new = [pid]
+    while new:
+        new = [child for parent in new for child in children.get(parent, [])]
+        found += new
+    return found
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP, as `timeout` and a closed terminal send them, end the block as Ctrl-C
+    does: servers that were started in it are ended. The exit status is that of a process so
+    ended."""
+
+    def leave(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may say what signals do
+        return
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _end_of(log: IO[bytes]) -> str:

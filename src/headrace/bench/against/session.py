@@ -53,6 +53,7 @@ class ComparisonOptions(NamedTuple):
     """Of the prompts, which are the same for both."""
     budget_s: float
     start_timeout_s: float
+    request_timeout_s: float
     api_key: str | None
 
 
@@ -93,6 +94,20 @@ def peer_of(text: str) -> str | list[str]:
     return words
 
 
+_ADDRESS = ("--host", "--port", "--uds", "--ssl-keyfile", "--ssl-certfile")
+
+
+def check_own_options(arguments: Sequence[str]) -> None:
+    """Raises ConfigError for an option of `headrace serve` that moves it elsewhere."""
+    for argument in arguments:
+        name = argument.partition("=")[0]
+        if name in _ADDRESS:
+            raise ConfigError(
+                f"{name} behind --: headrace is started on a free port of 127.0.0.1 and measured "
+                "there; leave it out"
+            )
+
+
 def compared(
     options: ComparisonOptions, cases: Sequence[AgainstCase], around: Environment
 ) -> tuple[Facts, Comparison]:
@@ -116,7 +131,13 @@ def compared(
         peer = endpoint_of("peer", options.peer, options.peer_model)
         ours = endpoint_of("headrace", options.own, None)
         peer_run, own_run = (
-            Loads(endpoint, tokenization, seed=options.seed, now=around.now)
+            Loads(
+                endpoint,
+                tokenization,
+                seed=options.seed,
+                request_timeout_s=options.request_timeout_s,
+                now=around.now,
+            )
             for endpoint in (peer, ours)
         )
         ready_s = {name: server.ready_s for name, server in started_here.items()}
@@ -216,8 +237,12 @@ def _endpoint(url: str, api_key: str | None) -> Endpoint:
 
 def _warmed_up(run: Run, case: AgainstCase) -> bool:
     """Whether a first run, which counts for nothing, had an answer. Where it had none its case
-    fails in turn, which names the reason, and others may not."""
-    return run(case).summary.requests.completed > 0
+    fails in turn, which names the reason, and others may not. Raises KeyboardInterrupt where the
+    run was interrupted."""
+    done = run(case)
+    if done.ending == "interrupted":
+        raise KeyboardInterrupt
+    return done.summary.requests.completed > 0
 
 
 def limits_reader(labels: Mapping[str, str], around: Environment) -> Callable[[], Limits | None]:

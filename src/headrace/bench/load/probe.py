@@ -90,8 +90,9 @@ def choose_model(found: Found, asked: str | None, flag: str = "--model") -> str:
     raise UnreachableError(f"the name of the model is not known: {found.why_none}; give {flag}")
 
 
-async def check_model(endpoint: Endpoint, found: Found) -> None:
-    """Try the endpoint's model with one short request where the list does not have it.
+async def check_model(endpoint: Endpoint, found: Found, flag: str = "--model") -> None:
+    """Try the endpoint's model, as `flag` names it, with one short request where the list does not
+    have it.
 
     The list may be incomplete, as aliases, adapters and suffixes of routers need not be in it.
     Raises UnreachableError with the server's words and the models that it lists.
@@ -113,7 +114,7 @@ async def check_model(endpoint: Endpoint, found: Found) -> None:
     remedy = (
         f"the server lists {_listing(found)}" if field is None else f"measure it with {field.flag}"
     )
-    raise UnreachableError(f"--model {shown(model)} cannot be measured: {message}; {remedy}")
+    raise UnreachableError(f"{flag} {shown(model)} cannot be measured: {message}; {remedy}")
 
 
 async def _sent(request: HttpRequest) -> RawReply:

@@ -53,6 +53,15 @@ _LARGEST_SEED = 2**31 - 1
     show_default=True,
     help="Seconds that each server may take until it answers.",
 )
+@click.option(
+    "--request-timeout",
+    "request_timeout_s",
+    type=NumberRange(0.001, 86_400),
+    default=600.0,
+    show_default=True,
+    help="Seconds that an answer may take, of either server. Raise it for long prompts of many "
+    "requests at once.",
+)
 @click.option("--markdown", is_flag=True, help="Print a Markdown table.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def against(
@@ -64,6 +73,7 @@ def against(
     peer_model: str | None,
     seed: int | None,
     start_timeout_s: float,
+    request_timeout_s: float,
     markdown: bool,
     as_json: bool,
 ) -> None:
@@ -92,10 +102,12 @@ def against(
     from datetime import UTC, datetime
 
     from headrace.bench.against.cases import cases_of
+    from headrace.bench.against.process import ended_by_signals
     from headrace.bench.against.session import (
         PORT,
         ComparisonOptions,
         Environment,
+        check_own_options,
         compared,
         peer_of,
     )
@@ -106,10 +118,13 @@ def against(
     from headrace.errors import ConfigError
     from headrace.ops.cpu import CpuOps
 
+    if markdown and as_json:
+        raise click.UsageError("--json and --markdown are two forms of one table; give one of them")
     if seed is None:
         seed = secrets.randbelow(_LARGEST_SEED + 1)
     try:
         chosen = cases_of(cases)
+        check_own_options(serve_arguments)
         server = peer_of(peer)
         checkpoint = obtain(build(EngineConfig, {"model": model}, source="flags")).config.model
         serve = [sys.executable, "-m", "headrace", "serve", *([checkpoint] if checkpoint else [])]
@@ -122,6 +137,7 @@ def against(
             seed=seed,
             budget_s=minutes * 60,
             start_timeout_s=start_timeout_s,
+            request_timeout_s=request_timeout_s,
             api_key=next((os.environ[key] for key in KEY_VARIABLES if os.environ.get(key)), None),
         )
         around = Environment(
@@ -132,7 +148,8 @@ def against(
             now=lambda: datetime.now(UTC),
             progress=lambda text: click.echo(text, err=True),
         )
-        facts, comparison = compared(options, chosen, around)
+        with ended_by_signals():
+            facts, comparison = compared(options, chosen, around)
     except (ConfigError, UnreachableError) as error:
         raise click.UsageError(str(error)) from error
     if as_json:
