@@ -37,7 +37,7 @@ $(BIN)/python:
 # An editable install: Python sources are used where they lie, native ones are compiled here.
 $(VENV)/.installed: $(BIN)/python $(NATIVE)
 	@sh tools/check_system.sh $(PYTHON)
-	@echo "compiling the kernels and installing headrace in $(VENV) (about a minute)"
+	@echo "compiling the kernels and installing headrace in $(VENV) (one to three minutes; nothing is printed meanwhile)"
 	$(BIN)/python -m pip install -q -e .
 	@touch $@
 

@@ -24,7 +24,7 @@ class CommandEntry(NamedTuple):
 COMMANDS = {
     "serve": CommandEntry(
         "headrace.cli.serve:serve",
-        "Serve a model as OpenAI, Anthropic, Ollama and llama-server do.",
+        "Serve a model over the APIs of OpenAI, Anthropic and Ollama.",
     ),
     "chat": CommandEntry("headrace.cli.chat.command:chat", "Talk to a model in the terminal."),
     "generate": CommandEntry(

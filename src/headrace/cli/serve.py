@@ -19,7 +19,9 @@ from headrace.engine.process.spawn import EngineProcess
 )
 @click.pass_context
 def serve(ctx: click.Context, /, model: str | None, as_json: bool, **_settings: object) -> None:
-    """Serve MODEL over the APIs of OpenAI, Anthropic, Ollama and llama-server.
+    """Serve MODEL over the APIs of OpenAI, Anthropic and Ollama.
+
+    Of llama-server's own endpoints there are /completion and /infill.
 
     MODEL is a GGUF file, a Hugging Face folder, or a name. Names are org/name and
     org/name:Q4_K_M of the hub, which are fetched if they are not on this disk (see

@@ -178,10 +178,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Meta(
             ge=0,
             le=MAX_STEP_MS,
-            description="Milliseconds that a step may take while it gives tokens of running "
-            "requests: of the prompts beside them it computes as much as is predicted to fit, 12 "
-            "tokens at least. While none run a step takes all of --max-num-batched-tokens. 0: no "
-            "limit.",
+            description="Target in ms for a step beside running streams: prompts are cut to fit, "
+            "to 12 tokens at least. While none run a step takes all of --max-num-batched-tokens. "
+            "0: no limit.",
         ),
     ] = 100
     max_num_seqs: Annotated[

@@ -114,7 +114,8 @@ async def _serve(
 
         # Before anything is started that would have to be ended: a file may be damaged.
         store = ResponsesStore(server_config, time.time)
-        progress = _Progress(LoadingLine(sys.stderr))
+        logger.info("loading %s", engine_config.model or "the embedded model")
+        progress = _Progress(LoadingLine(sys.stderr), populates=engine_config.populate_kv_cache)
         engine_task = await _spawned_engine(engine_config, server_config, progress, process)
         side = _http_side(engine_config, server_config, listener, tls, store)
         state = progress.state = side.state
@@ -164,6 +165,8 @@ class _Progress:
     """A listener to the engine's progress, from before there is a state until it is ready."""
 
     line: LoadingLine
+    populates: bool = False
+    """Whether the KV cache is still to be populated and the log to say so."""
     state: ServerState | None = None
 
     def happened(self, event: Event) -> None:
@@ -172,6 +175,10 @@ class _Progress:
             self.state.engine_event(event)
 
     def tell(self, at: Loading) -> None:
+        if self.populates and at.phase == "kv_cache":
+            self.populates = False
+            self.line.wipe()
+            logger.info("populating the KV cache: all of its memory is touched first")
         self.line.show(at)
         if self.state is not None:
             self.state.loading = at

@@ -26,7 +26,7 @@ INFO = EngineInfo(
     kv_bytes=1000 * 32 * 57_344,
     phases_s={},
     available_bytes=7 << 30,
-    kv_budget="a quarter of the 7516192768 bytes (7168 MiB) of available memory",
+    kv_budget="a quarter of 7,168 MiB available",
 )
 
 
@@ -34,7 +34,7 @@ def test_the_arithmetic_is_there() -> None:
     assert memory_report(INFO) == [
         "memory: 7,168.0 MiB available when the KV cache was sized, beside 1,536.0 MiB of weights "
         "(Q8_0)",
-        "KV cache: 1,750.0 MiB (a quarter of the 7516192768 bytes (7168 MiB) of available memory): "
+        "KV cache: 1,750.0 MiB (a quarter of 7,168 MiB available): "
         "1,000 blocks of 32 tokens, 1,835,008 bytes each; a token costs 57,344 bytes in bf16",
         "longest request: 8,192 tokens, prompt and output; at once fit 3 of that length, "
         "31 of 1,000 tokens",

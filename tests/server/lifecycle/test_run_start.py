@@ -17,10 +17,12 @@ import httpx
 import pytest
 
 from headrace.config import EngineConfig, ServerConfig
+from headrace.engine.messages import Loading
 from headrace.engine.sampling.defaults import in_full
 from headrace.errors import HeadraceError
 from headrace.server import run
 from headrace.server.lifecycle import announce
+from headrace.server.lifecycle.loading_line import LoadingLine
 from headrace.server.state import ServerState
 from headrace.text import Tokenizer
 from tests.server.conftest import served_model
@@ -152,6 +154,24 @@ def test_sampling_defaults_in_force_are_logged_and_announced(
     assert any(message.startswith(line) for message in caplog.messages)
     announced = json.loads(capsys.readouterr().out)["default_sampling_params"]
     assert announced == in_full(defaults)
+
+
+@pytest.mark.parametrize("populates", [True, False])
+def test_populating_the_cache_is_logged_once(
+    caplog: pytest.LogCaptureFixture, populates: bool
+) -> None:
+    progress = run._Progress(LoadingLine(None), populates=populates)
+    with caplog.at_level(logging.INFO):
+        for phase in ("weights", "kv_cache", "warm_up", "kv_cache"):
+            progress.tell(Loading(phase))
+    said = ["populating the KV cache: all of its memory is touched first"]
+    assert caplog.messages == (said if populates else [])
+
+
+@pytest.mark.process
+def test_loading_is_logged_outside_a_terminal(started: Callable[..., Process], model: Path) -> None:
+    _, err = started(model).wait_ready().end()
+    assert err.count(f"loading {model}") == 1
 
 
 @pytest.mark.parametrize("stdout", [None, "closed"])

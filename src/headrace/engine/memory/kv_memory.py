@@ -138,9 +138,9 @@ def plan_kv_cache(
                 f"{_in_mib(device.total_bytes)}, less what is in use there and what steps take"
             )
         elif share < available // DEFAULT_SHARE:
-            budget = f"what experts leave of the {_in_mib(available)} of available memory"
+            budget = f"what experts leave of {available // MIB:,} MiB available"
         else:
-            budget = f"a quarter of the {_in_mib(available)} of available memory"
+            budget = f"a quarter of {available // MIB:,} MiB available"
     held = room.tokens(num_blocks, wanted_len)
     if held < (asked or 1):
         raise room.does_not_fit(asked, held, budget)
