@@ -119,7 +119,7 @@ def test_the_kv_cache_leaves_the_experts_their_memory() -> None:
     assert 0 < taken <= left - found.reserved_bytes
     squeezed = plan_kv_cache(shape, EngineConfig(), left, left - 2 * planned.block_bytes)
     assert squeezed.num_blocks == 2
-        assert squeezed.budget == f"what experts leave of {left >> 20:,} MiB available"
+    assert squeezed.budget == f"what experts leave of {left >> 20:,} MiB available"
     with pytest.raises(ConfigError, match=r"--kv-cache-memory-bytes is .* only \d+ bytes"):
         plan_kv_cache(shape, EngineConfig(kv_cache_memory_bytes=left), left, found.reserved_bytes)
 
