@@ -18,10 +18,10 @@ from headrace.bench.against.process import started
 from headrace.bench.against.session import (
     ComparisonOptions,
     Environment,
-    apart,
     compared,
     limits_reader,
     too_long,
+    with_others_stopped,
 )
 from headrace.bench.against.turns import CaseResult
 from headrace.bench.client.endpoints import Endpoint
@@ -51,7 +51,7 @@ class FixedProbe:
         return RATES.get(kind)
 
 
-def around(asked: list[tuple[str, int]]) -> Environment:
+def environment_of(asked: list[tuple[str, int]]) -> Environment:
     def probe(level: str, threads: int) -> Probe:
         asked.append((level, threads))
         return FixedProbe(level, threads)
@@ -61,14 +61,14 @@ def around(asked: list[tuple[str, int]]) -> Environment:
 
 def test_limits_are_of_the_level_and_threads_that_compute() -> None:
     asked: list[tuple[str, int]] = []
-    limits = limits_reader(LABELS, around(asked))()
+    limits = limits_reader(LABELS, environment_of(asked))()
     assert limits is not None
     assert limits == (7.0, 9.0, "int8", 6.0)
     assert asked == [("avx2", 3)]
 
 
 def test_the_limit_of_attention_is_that_of_its_k_and_v() -> None:
-    limits = limits_reader(LABELS | {"cache_dtype": "f32"}, around([]))()
+    limits = limits_reader(LABELS | {"cache_dtype": "f32"}, environment_of([]))()
     assert limits is not None and limits.attention_ops_per_s == 3.0
 
 
@@ -86,7 +86,7 @@ def test_whoever_is_measured_runs_alone() -> None:
             for name, server in servers.items():
                 assert comes_to(server.pid, stopped=name in stopped), name
 
-        ours, peer, limits = apart(
+        ours, peer, limits = with_others_stopped(
             lambda _case: cast("Any", look("peer")),
             lambda _case: cast("Any", look("headrace")),
             lambda: cast("Any", look("headrace", "peer")),
@@ -134,7 +134,7 @@ def compared_with(
         seed=1, budget_s=1, start_timeout_s=1, request_timeout_s=60, api_key=None,
     )  # fmt: skip
     said: list[str] = []
-    _, comparison = compared(options, [case], around([])._replace(progress=said.append))
+    _, comparison = compared(options, [case], environment_of([])._replace(progress=said.append))
     (result,) = comparison.results
     return result, sent, said
 
@@ -166,7 +166,7 @@ def test_a_case_that_just_fits_is_sent() -> None:
 def test_a_server_on_a_device_has_none() -> None:
     asked: list[tuple[str, int]] = []
     on_device = LABELS | {"backend": "torch", "cpu_level": "cuda:0"}
-    assert limits_reader(on_device, around(asked))() is None
+    assert limits_reader(on_device, environment_of(asked))() is None
     assert not asked
 
 
@@ -183,7 +183,7 @@ def test_ours_is_called_by_its_command_where_it_does_not_start(
         api_key=None,
     )  # fmt: skip
     with pytest.raises(HeadraceError, match=r"^headrace serve ended with status 3"):
-        compared(options, [AgainstCase("a", 1, 8, 1, "prefill")], around([]))
+        compared(options, [AgainstCase("a", 1, 8, 1, "prefill")], environment_of([]))
 
 
 def test_a_warm_up_that_was_interrupted_goes_no_further() -> None:

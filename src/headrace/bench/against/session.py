@@ -109,7 +109,7 @@ def check_own_options(arguments: Sequence[str]) -> None:
 
 
 def compared(
-    options: ComparisonOptions, cases: Sequence[AgainstCase], around: Environment
+    options: ComparisonOptions, cases: Sequence[AgainstCase], environment: Environment
 ) -> tuple[Facts, Comparison]:
     """Start what is to be started, measure in turns, and end it.
 
@@ -122,9 +122,9 @@ def compared(
         def endpoint_of(name: str, server: str | Sequence[str], model: str | None) -> Endpoint:
             url = server
             if not isinstance(url, str):
-                around.progress(f"starting {name}")
+                environment.progress(f"starting {name}")
                 called = "headrace serve" if name == "headrace" else None
-                starting = _started(server, options, around, called)
+                starting = _started(server, options, environment, called)
                 url, started_here[name] = running.enter_context(starting)
             return asyncio.run(with_model(_endpoint(url, options.api_key), model))
 
@@ -136,7 +136,7 @@ def compared(
                 tokenization,
                 seed=options.seed,
                 request_timeout_s=options.request_timeout_s,
-                now=around.now,
+                now=environment.now,
             )
             for endpoint in (peer, ours)
         )
@@ -151,19 +151,21 @@ def compared(
         if fitting:
             least = min(fitting, key=lambda case: case.users * case.positions)
             for name, run in (("peer", peer_run), ("headrace", own_run)):
-                around.progress(f"warming up: {name}")
+                environment.progress(f"warming up: {name}")
                 if not _warmed_up(run, least):
-                    around.progress(f"{name}: no request of {least.name} succeeded")
-        read_limits = limits_reader(asyncio.run(engine_labels(ours)), around)
-        ours_alone, peer_alone, limits_alone = apart(own_run, peer_run, read_limits, started_here)
+                    environment.progress(f"{name}: no request of {least.name} succeeded")
+        read_limits = limits_reader(asyncio.run(engine_labels(ours)), environment)
+        ours_alone, peer_alone, limits_alone = with_others_stopped(
+            own_run, peer_run, read_limits, started_here
+        )
         comparison = in_turns(
             cases,
             ours_alone,
             peer_alone,
             read_limits=limits_alone if is_here(peer.base_url) else lambda: None,
             budget_s=options.budget_s,
-            clock=around.clock,
-            progress=around.progress,
+            clock=environment.clock,
+            progress=environment.progress,
             refused=refused,
         )
     return facts, comparison
@@ -185,7 +187,7 @@ def _file_of(model: str | None) -> Path:
     return embedded_model() if model is None else resolve_model(model)
 
 
-def apart(
+def with_others_stopped(
     ours: Run,
     peer: Run,
     read_limits: Callable[[], Limits | None],
@@ -194,28 +196,28 @@ def apart(
     """The same, during which no other server runs of those that were started here, by their names
     `headrace` and `peer`; beside a reading of limits neither does."""
     return (
-        _beside_stopped(ours, started_here.get("peer")),
-        _beside_stopped(peer, started_here.get("headrace")),
-        _beside_stopped(read_limits, *started_here.values()),
+        _while_stopped(ours, started_here.get("peer")),
+        _while_stopped(peer, started_here.get("headrace")),
+        _while_stopped(read_limits, *started_here.values()),
     )
 
 
-def _beside_stopped(work: Callable[_P, _R], *others: StartedServer | None) -> Callable[_P, _R]:
+def _while_stopped(work: Callable[_P, _R], *others: StartedServer | None) -> Callable[_P, _R]:
     """`work`, during which those servers are stopped: threads that wait and spin take cores."""
 
-    def beside(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+    def alone(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         with ExitStack() as stack:
             for other in others:
                 if other is not None:
                     stack.enter_context(other.stopped())
             return work(*args, **kwargs)
 
-    return beside
+    return alone
 
 
 @contextmanager
 def _started(
-    command: Sequence[str], options: ComparisonOptions, around: Environment, called: str | None
+    command: Sequence[str], options: ComparisonOptions, environment: Environment, called: str | None
 ) -> Iterator[tuple[str, StartedServer]]:
     """A server while the block runs, and its address. called: its name in errors."""
     port = free_port()
@@ -225,7 +227,7 @@ def _started(
         [word.replace(PORT, str(port)) for word in command],
         is_ready=lambda: asyncio.run(is_ready(endpoint)),
         timeout_s=options.start_timeout_s,
-        environ=around.environ,
+        environ=environment.environ,
         name=called,
     ) as server:
         yield url, server
@@ -245,7 +247,9 @@ def _warmed_up(run: Run, case: AgainstCase) -> bool:
     return done.summary.requests.completed > 0
 
 
-def limits_reader(labels: Mapping[str, str], around: Environment) -> Callable[[], Limits | None]:
+def limits_reader(
+    labels: Mapping[str, str], environment: Environment
+) -> Callable[[], Limits | None]:
     """Reads the machine's limits at the level, with the threads and for the weights, K and V that
     our server has by its `engine_labels`; None of a server for which other kernels compute."""
     if labels["backend"] != "cpu":
@@ -254,12 +258,12 @@ def limits_reader(labels: Mapping[str, str], around: Environment) -> Callable[[]
 
     def read() -> Limits | None:
         measured = measure_machine(
-            around.make_probe,
+            environment.make_probe,
             levels=[level],
             threads=[threads],
             footprints_bytes=[DRAM_FOOTPRINT_BYTES],
             repeats=1,
-            now=around.now(),
+            now=environment.now(),
         )
         codecs = labels["weight_codec"], labels["cache_dtype"]
         return measured.machine.limits(level, threads, *codecs)

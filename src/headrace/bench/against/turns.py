@@ -168,7 +168,8 @@ def in_turns(
 def _pair(pairs: _Pairs, ours: Run, peer: Run, clock: Callable[[], float]) -> None:
     """One of each; which comes first changes from pair to pair.
 
-    Both run even if the first cannot be seen: the next pair has the same prompts again.
+    Both run even if the first cannot be seen: each counts its runs, by which prompts are drawn, and
+    the next pair has to have the same ones.
     """
     began_s = clock()
     found: dict[str, tuple[RunResult, float]] = {}

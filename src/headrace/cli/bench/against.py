@@ -140,7 +140,7 @@ def against(
             request_timeout_s=request_timeout_s,
             api_key=next((os.environ[key] for key in KEY_VARIABLES if os.environ.get(key)), None),
         )
-        around = Environment(
+        environment = Environment(
             # A key in the environment is one that is sent, not one to ask for.
             environ={k: v for k, v in os.environ.items() if k != "HEADRACE_API_KEY"},
             make_probe=CpuOps,
@@ -149,7 +149,7 @@ def against(
             progress=lambda text: click.echo(text, err=True),
         )
         with ended_by_signals():
-            facts, comparison = compared(options, chosen, around)
+            facts, comparison = compared(options, chosen, environment)
     except (ConfigError, UnreachableError) as error:
         raise click.UsageError(str(error)) from error
     if as_json:
