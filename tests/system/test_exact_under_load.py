@@ -121,6 +121,7 @@ MODELS = {
     "experts": ("glm4_moe", {"n_routed_experts": 6, "num_experts_per_tok": 3}),
     "sinks": ("gpt_oss", {"sliding_window": 40}),
 }
+MORE_ROUNDS = 4
 SHIPPED = Path(__file__).resolve().parents[2] / "models/headrace-moe/headrace-moe-q8_0.gguf"
 
 
@@ -185,10 +186,15 @@ async def test_streams_do_not_disturb_each_other(
     longest = max(range(len(checked)), key=lambda one: len(cases[one].body["prompt"]))
     first, second = await _alone(server.url, [cases[longest]] * 2)
     assert first == second == alone[longest]
+    # What a request holds within a window hardly grows: whether one is preempted is up to chance.
+    # Elsewhere it is up to when the streams meet, so that they may come again.
+    for _ in range(0 if kind.startswith("window") else MORE_ROUNDS):
+        if server.metrics()["vllm:num_preemptions_total"] > 0:
+            break
+        await _together(server.url, cases)
     # The engine's last word on its state is on its way.
     await until(lambda: at_rest(server.metrics()), lambda: f"rest: {server.metrics()}")
     metrics = server.metrics()
-    # What a request holds within a window hardly grows: whether one is preempted is up to chance.
     assert kind.startswith("window") or metrics["vllm:num_preemptions_total"] > 0
     assert metrics["vllm:prefix_cache_hits_total"] > 0
     # `metrics` adds up the states of a gauge: free + cached + owned, and the total itself.
