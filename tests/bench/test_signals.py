@@ -5,13 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 import uvloop
 
 from headrace.bench.mock.run import run_mock
 from headrace.bench.mock.settings import MockSettings
-from headrace.bench.signals import stops_at_signal
+from headrace.bench.signals import ended_by_signals, stops_at_signal
 from headrace.errors import HeadraceError
 
 
@@ -31,7 +32,7 @@ def test_the_first_signal_stops_and_afterwards_they_are_as_ever(number: signal.S
 
 TWICE = """
 import asyncio, os, signal, uvloop
-from headrace.bench.signals import stops_at_signal
+from headrace.bench.signals import ended_by_signals, stops_at_signal
 
 async def hear():
     with stops_at_signal(lambda: None) as stopped:
@@ -55,3 +56,33 @@ def test_an_address_that_cannot_be_listened_at_leaves_ctrl_c_as_it_was() -> None
     with pytest.raises(HeadraceError, match="cannot listen"):
         run_mock(MockSettings(), "203.0.113.7", 8010, lambda url: None)
     assert signal.getsignal(signal.SIGINT) is before is signal.default_int_handler
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_was_begun_is_ended_on_every_signal(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(SystemExit) as caught, ended_by_signals():
+        os.kill(os.getpid(), number)
+        time.sleep(20)
+    assert caught.value.code == 128 + number
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_is_after_a_run_that_heard_none_and_on_the_second_signal_of_one(
+    number: signal.Signals,
+) -> None:
+    async def hear(times: int) -> None:
+        with stops_at_signal(lambda: None) as stopped:
+            for _ in range(times):
+                os.kill(os.getpid(), number)
+                await asyncio.sleep(0.1)
+            assert stopped.is_set() == (times > 0)
+
+    with pytest.raises(SystemExit) as caught, ended_by_signals():
+        within = signal.getsignal(number)
+        asyncio.run(hear(0))
+        asyncio.run(hear(1))
+        assert signal.getsignal(number) is within
+        asyncio.run(hear(2))
+    assert caught.value.code == 128 + number

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -12,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.bench.against.process import ended_by_signals, free_port, started
+from headrace.bench.against.process import free_port, started
 from headrace.errors import HeadraceError
+from tests.waiting import runs
 
 WAITS = [sys.executable, "-c", "import time; time.sleep(60)"]
 LIMIT_S = 20.0
@@ -35,6 +35,14 @@ def comes_to(pid: int, *, stopped: bool) -> bool:
     return False
 
 
+def gone(pid: int) -> bool:
+    """Whether the process ends before long; one that waits for its new parent alone has."""
+    end_s = time.monotonic() + LIMIT_S
+    while runs(pid) and time.monotonic() < end_s:
+        time.sleep(0.01)
+    return not runs(pid)
+
+
 def test_a_stopped_server_goes_on() -> None:
     with started(WAITS, is_ready=lambda: True, timeout_s=LIMIT_S, environ=os.environ) as server:
         with server.stopped():
@@ -50,26 +58,7 @@ def test_a_server_ends_with_all_that_it_started(tmp_path: Path) -> None:
         assert 0 <= server.ready_s < 20
         while not child.read_text():
             time.sleep(0.01)
-    number = int(child.read_text())
-    for _ in range(200):
-        if not Path(f"/proc/{number}").exists():
-            break
-        time.sleep(0.02)
-    else:
-        assert state_of(number) == "Z", "it waits for its new parent alone"
-
-
-def gone(pid: int) -> bool:
-    """Whether the process ends before long; one that waits for its new parent alone has."""
-    end_s = time.monotonic() + LIMIT_S
-    while time.monotonic() < end_s:
-        try:
-            if state_of(pid) == "Z":
-                return True
-        except OSError:
-            return True
-        time.sleep(0.01)
-    return False
+    assert gone(int(child.read_text()))
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="descendants are found in /proc")
@@ -111,16 +100,6 @@ def test_a_server_that_stays_is_killed_where_the_wait_is_interrupted(
     ):
         monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
     assert gone(server.pid)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_signals_that_end_a_process_leave_by_an_exception(number: signal.Signals) -> None:
-    before = signal.getsignal(number)
-    with pytest.raises(SystemExit) as caught, ended_by_signals():
-        os.kill(os.getpid(), number)
-        time.sleep(LIMIT_S)
-    assert caught.value.code == 128 + number
-    assert signal.getsignal(number) is before
 
 
 @pytest.mark.parametrize(

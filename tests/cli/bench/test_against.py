@@ -172,11 +172,11 @@ def test_rows_that_an_uneven_machine_made_are_named(monkeypatch: pytest.MonkeyPa
     )
     moved = "the machine was not idle, or its speed changed"
     assert printed(monkeypatch, uneven).stdout.splitlines()[-3:] == [
-        f"decode: do not rely on this row: runs of headrace differ by a factor of 1.8; {moved}",
-        "streams-8: do not rely on this row: its ratio is above the largest possible, as can only "
-        f"be where the model lies in the CPU's caches; {moved}",
+        f"decode: do not rely on this row: runs of headrace differ by a factor of 1.8: {moved}",
+        "streams-8: do not rely on this row: its ratio is above the largest possible: the model "
+        "lies in the CPU's caches, or the machine's speed changed",
         "do not rely on the last two columns: readings of the memory's bandwidth differ by a "
-        f"factor of 2.0; {moved}",
+        f"factor of 2.0: {moved}",
     ]
     message = json.loads(printed(monkeypatch, uneven, "--json").stdout)
     assert [(row["pairs"], len(row["doubts"])) for row in message["results"]] == [(2, 1), (1, 1)]
@@ -209,7 +209,7 @@ def test_away_from_a_terminal_no_cell_is_wrapped(monkeypatch: pytest.MonkeyPatch
         (["http://127.0.0.1:notaport", "m"], "URL: 'http://127.0.0.1:notaport' has no valid host"),
         (["http://127.0.0.1:1", "m", "--minutes", "nan"], "nan is not in the range 0<x<=1440"),
         (["http://127.0.0.1:1", "m", "--start-timeout", "nan"], "nan is not in the range x>0"),
-        (["http://127.0.0.1:1", "m", "--request-timeout", "0"], "0 is not in the range"),
+        (["http://127.0.0.1:1", "m", "--timeout", "0"], "0 is not in the range"),
         (["http://127.0.0.1:1", "m", "--json", "--markdown"], "give one of them"),
         (["http://127.0.0.1:1", "m", "--", "--port", "5"], "--port behind --"),
     ],

@@ -13,9 +13,10 @@ _ABOVE = 1.05
 _APART = 1.5
 """The largest of several figures by the smallest, while nothing disturbed them."""
 _IMPOSSIBLE = (
-    "its ratio is above the largest possible, as can only be where the model lies in the CPU's "
-    "caches"
+    "its ratio is above the largest possible: the model lies in the CPU's caches, or the machine's "
+    "speed changed"
 )
+_UNEVEN = "the machine was not idle, or its speed changed"
 
 
 def doubts_of_row(result: CaseResult) -> list[str]:
@@ -27,7 +28,7 @@ def doubts_of_row(result: CaseResult) -> list[str]:
     for name, figures in (("headrace", result.ours), ("the peer", result.peer)):
         factor = _factor(figures)
         if factor > _APART:
-            found.append(f"runs of {name} differ by a factor of {factor:.1f}")
+            found.append(f"runs of {name} differ by a factor of {factor:.1f}: {_UNEVEN}")
     return found
 
 
@@ -36,7 +37,7 @@ def doubts_of_machine(limits: Sequence[Limits]) -> list[str]:
     factor = _factor([limit.bytes_per_s for limit in limits])
     if factor <= _APART:
         return []
-    return [f"readings of the memory's bandwidth differ by a factor of {factor:.1f}"]
+    return [f"readings of the memory's bandwidth differ by a factor of {factor:.1f}: {_UNEVEN}"]
 
 
 def _factor(figures: Sequence[float]) -> float:

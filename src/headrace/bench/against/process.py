@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -38,7 +37,7 @@ class StartedServer(NamedTuple):
 
     ready_s: float
     pid: int
-    """That of its first process, and of the group of those that made no other."""
+    """Of its first process, which leads the group that it was started in."""
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -159,26 +158,6 @@ def _descendants(pid: int) -> list[int]:
         new = [child for parent in new for child in children.get(parent, [])]
         found += new
     return found
-
-
-@contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP, as `timeout` and a closed terminal send them, end the block as Ctrl-C
-    does: servers that were started in it are ended. The exit status is that of a process so
-    ended."""
-
-    def leave(number: int, _frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may say what signals do
-        return
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _end_of(log: IO[bytes]) -> str:

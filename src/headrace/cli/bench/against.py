@@ -54,7 +54,8 @@ _LARGEST_SEED = 2**31 - 1
     help="Seconds that each server may take until it answers.",
 )
 @click.option(
-    "--request-timeout",
+    "--timeout",
+    "--request-timeout-seconds",
     "request_timeout_s",
     type=NumberRange(0.001, 86_400),
     default=600.0,
@@ -102,7 +103,6 @@ def against(
     from datetime import UTC, datetime
 
     from headrace.bench.against.cases import cases_of
-    from headrace.bench.against.process import ended_by_signals
     from headrace.bench.against.session import (
         PORT,
         ComparisonOptions,
@@ -113,6 +113,7 @@ def against(
     )
     from headrace.bench.load.failures import KEY_VARIABLES
     from headrace.bench.load.probe import UnreachableError
+    from headrace.bench.signals import ended_by_signals
     from headrace.cli.obtain import obtain
     from headrace.config import EngineConfig, build
     from headrace.errors import ConfigError
@@ -252,7 +253,7 @@ def _notes(result: CaseResult) -> list[str]:
 
     notes = []
     if doubts := doubts_of_row(result):
-        notes.append(f"{result.case}: do not rely on this row: {'; '.join(doubts)}; {_MOVED}")
+        notes.append(f"{result.case}: do not rely on this row: {'; '.join(doubts)}")
     if result.left_out and result.ours:
         pairs = _number(result.left_out, "pair")
         notes.append(f"{result.case}: {pairs} left out: {result.why_left_out}")
@@ -262,16 +263,10 @@ def _notes(result: CaseResult) -> list[str]:
     return notes
 
 
-_MOVED = "the machine was not idle, or its speed changed"
-
-
 def _note_of_machine(limits: Sequence[Limits]) -> list[str]:
     from headrace.bench.against.doubts import doubts_of_machine
 
-    return [
-        f"do not rely on the last two columns: {doubt}; {_MOVED}"
-        for doubt in doubts_of_machine(limits)
-    ]
+    return [f"do not rely on the last two columns: {doubt}" for doubt in doubts_of_machine(limits)]
 
 
 def _number(count: int, noun: str) -> str:
