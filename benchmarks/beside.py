@@ -29,6 +29,9 @@ Aim: TypeAlias = float | Literal["share"]
 """A ratio to reach, or `share` where there is none and MET_SHARE alone is aimed at."""
 NO_DRAFTS = ("--speculative-config", "none")
 """Answers of random weights repeat themselves, and guesses would be counted as speed."""
+REQUEST_TIMEOUT_S = 3600
+"""Of the largest case: llama-server reads 131,072 tokens for 32 requests behind 4,096 before the
+last of them has its first, which takes two cores a quarter of an hour."""
 
 
 class Session(NamedTuple):
@@ -65,7 +68,8 @@ def measured(name: str, model: Path, session: Session, serve: Sequence[str]) -> 
     """
     command = [sys.executable, "-m", "headrace", "bench", "against", session.command, str(model)]
     command += ["--cases", ",".join(case.name for case in session.cases), "--json"]
-    command += ["--minutes", str(session.minutes), "--", *NO_DRAFTS, *serve]
+    command += ["--minutes", str(session.minutes), "--timeout", str(REQUEST_TIMEOUT_S)]
+    command += ["--", *NO_DRAFTS, *serve]
     # ik_llama.cpp's server writes a log where it runs.
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, cwd=folder)
