@@ -110,6 +110,7 @@ async def _serve(
     process: EngineProcess | None,
 ) -> None:
     with signals() as heard:
+        from headrace.server.admission.heap import trim_heap
         from headrace.server.responses_store.store import ResponsesStore
 
         # Before anything is started that would have to be ended: a file may be damaged.
@@ -139,6 +140,7 @@ async def _serve(
                 # What is loaded stays: collections need not look at it, 10 ms of silence each.
                 gc.freeze()
                 state.workers.submit(_compile_template, text)
+                state.workers.submit(trim_heap)
                 status_task = asyncio.ensure_future(side.tell_status())
                 await heard.stop.wait()
                 await finish_accepted(
