@@ -59,11 +59,10 @@ struct PairProducts {
   // span first, into the second level: the first one holds little more than a span of K and V.
   template <Streams S, class Pairs>
   HEADRACE_INLINE void prefetch_line(const typename Pairs::T* at, int64_t ahead, int64_t pair) {
-    if constexpr (S == Streams::no) return;
-    if (pair % kEvery<Pairs> != 0) return;
-    const uint8_t* line = reinterpret_cast<const uint8_t*>(at) + ahead;
-    if constexpr (S == Streams::once) prefetch(line);
-    if constexpr (S == Streams::again) prefetch_far(line);
+    if constexpr (S == Streams::once) prefetch_ahead<true, Pairs>(at, ahead, pair);
+    if constexpr (S == Streams::again) {
+      if (pair % kEvery<Pairs> == 0) prefetch_far(reinterpret_cast<const uint8_t*>(at) + ahead);
+    }
   }
 
   // NP pairs of the next span's K, from pair `n` on of those of NP groups of 16 tokens, `of_group`

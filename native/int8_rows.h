@@ -37,12 +37,15 @@ HEADRACE_INLINE ISum dot(ISum sum, const Quads& w, const int8_t* x) {
   return kWide ? dot4_wide(sum, w, x) : dot4(sum, w, x);
 }
 
+// In the place of a number of dot products whose sums are added in 16 bits, where there are none:
+// of wide bytes, and of those of which each is widened as it is.
+constexpr int kWideDots = 0, kWidenedDots = 1;
+
 // Dot products of a kind, of a group at most, whose sums fit 16 bits at a level that adds them
-// there: each adds two products of a byte and an activation. 1: none; 0: dot products of wide
-// bytes.
+// there: each adds two products of a byte and an activation.
 constexpr int dots_in_16(Codec codec, bool wide) {
-  if (wide) return 0;
-  if (!kSumsIn16) return 1;
+  if (wide) return kWideDots;
+  if (!kSumsIn16) return kWidenedDots;
   constexpr int kHighest = 32767, kActivation = 127;
   int dots = kFours / static_cast<int>(headrace::facts(codec).groups);
   while (dots > 1 && dots * 2 * kActivation * headrace::facts(codec).most > kHighest) dots /= 2;
@@ -53,7 +56,7 @@ constexpr int dots_in_16(Codec codec, bool wide) {
 // quad<k>(j) of panel j with row i of x.
 template <int kDots, int kFirst, int kEnd, int MR, int NP, class Quad>
 HEADRACE_INLINE void add_dots(ISum (&s)[MR][NP], const int8_t* x, int64_t row_bytes, const Quad& quad) {
-  constexpr int kTogether = kDots > 1 ? kDots : kEnd - kFirst;
+  constexpr int kTogether = kDots > kWidenedDots ? kDots : kEnd - kFirst;
   unrolled<0, (kEnd - kFirst) / kTogether>([&]<int kPart>() __attribute__((always_inline)) {
     [[maybe_unused]] Quads sums[MR][NP];
     unrolled<0, kTogether>([&]<int kDot>() __attribute__((always_inline)) {
@@ -66,16 +69,16 @@ HEADRACE_UNROLL
         const int8_t* of_row = x + i * row_bytes + kFour * 4;
 HEADRACE_UNROLL
         for (int j = 0; j < NP; ++j) {
-          if constexpr (kDots > 1) {
+          if constexpr (kDots > kWidenedDots) {
             const Quads product = products16(w[j], of_row);
             sums[i][j] = kDot == 0 ? product : add16(sums[i][j], product);
           } else {
-            s[i][j] = dot<kDots == 0>(s[i][j], w[j], of_row);
+            s[i][j] = dot<kDots == kWideDots>(s[i][j], w[j], of_row);
           }
         }
       }
     });
-    if constexpr (kDots > 1) {
+    if constexpr (kDots > kWidenedDots) {
 HEADRACE_UNROLL
       for (int i = 0; i < MR; ++i) {
 HEADRACE_UNROLL

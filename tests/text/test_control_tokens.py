@@ -39,7 +39,7 @@ def composed(*added: AddedToken, normalizer: Any = None) -> Tokenizer:
     decoder = backend.get_added_tokens_decoder()
     return Tokenizer(
         Vocabulary(
-            backend=backend, piece=backend.id_to_token, spelling="bytes",
+            backend=backend, spelling="bytes",
             literal={index: token.content for index, token in decoder.items()},
             special_ids=frozenset(index for index, token in decoder.items() if token.special),
             prefix_ids=(), suffix_ids=(), strips_first_space=False, bos_token_id=None,

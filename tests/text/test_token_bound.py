@@ -57,7 +57,7 @@ def test_the_bound_is_reached() -> None:
 
 def _vocabulary(backend: Backend, spelling: str = "bytes") -> Vocabulary:
     return Vocabulary(
-        backend=backend, piece=backend.id_to_token, spelling=spelling, literal={},
+        backend=backend, spelling=spelling, literal={},
         special_ids=frozenset(), prefix_ids=(), suffix_ids=(), strips_first_space=False,
         bos_token_id=None, eos_token_ids=(),
     )  # fmt: skip

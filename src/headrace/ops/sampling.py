@@ -50,9 +50,9 @@ class SamplingOps(ABC):
         """What `sample` gives and the log probabilities of some of it, without waiting for it.
 
         A row without a distribution spoils no other. Raises ValueError as `sample` does, and
-        NotImplementedError where the backend is not asynchronous.
+        RuntimeError where the backend is not asynchronous.
         """
-        raise NotImplementedError(f"the backend {self.name} computes at once: use sample")
+        raise RuntimeError(f"the backend {self.name} computes at once: use sample")
 
     @abstractmethod
     def top_logprobs(

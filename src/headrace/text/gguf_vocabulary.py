@@ -96,13 +96,11 @@ def vocabulary_from_gguf(
         backend = _sentencepiece_backend(gguf, tokens, vocab, kinds, ids["unk_token"], spaced)
     literal, special = _add_tokens(backend, tokens, kinds, _flags(data, str(model), tokens))
 
-    num_tokens = len(tokens)  # of the list no more is kept: the backend has its pieces
     add_bos = bool(gguf.get("add_bos_token", add_bos))
     add_eos = bool(gguf.get("add_eos_token", False))
     bos, eos = ids["bos_token"], ids["eos_token"]
     return Vocabulary(
         backend=backend,
-        piece=lambda id_: backend.id_to_token(id_) if 0 <= id_ < num_tokens else None,
         spelling="bytes" if model == "gpt2" else "sentencepiece",
         literal=literal,
         special_ids=special,

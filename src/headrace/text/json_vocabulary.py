@@ -79,7 +79,6 @@ def _vocabulary(
 
     return Vocabulary(
         backend=backend,
-        piece=lambda token_id: backend.id_to_token(token_id) if 0 <= token_id < 2**32 else None,
         spelling=spelling,
         literal={token_id: printed(token.content) for token_id, token in added.items()},
         special_ids=frozenset(token_id for token_id, token in added.items() if token.special),

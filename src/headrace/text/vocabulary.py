@@ -6,7 +6,7 @@ tokens are parsed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,8 +22,6 @@ class Vocabulary:
 
     backend: Backend
     """The `tokenizers` object, truncation and padding off, all added tokens registered."""
-    piece: Callable[[int], str | None]
-    """Vocabulary string of an id, None where the id does not exist."""
     spelling: Spelling | str
     """How pieces spell bytes; a string that is not a Spelling names a decoder for which no bytes
     are known, so the tokenizer can encode and not decode."""
@@ -43,3 +41,9 @@ class Vocabulary:
     is one of ours."""
     named: Mapping[str, str] = field(default_factory=dict)
     """Special tokens by role ("bos_token", "eos_token", "pad_token", ...), as text."""
+
+    def piece(self, token_id: int) -> str | None:
+        """Vocabulary string of an id, None where the id does not exist. The backend's own: a list
+        of them would hold the vocabulary twice."""
+        # The library's ids have 32 bits.
+        return self.backend.id_to_token(token_id) if 0 <= token_id < 2**32 else None
