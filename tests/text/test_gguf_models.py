@@ -50,3 +50,14 @@ def test_gemma4_and_sentencepiece_agree_on_one_vocabulary(shared_assets: Path) -
 def test_other_models_are_refused_by_name(model: str, meaning: str) -> None:
     with pytest.raises(UnsupportedModelError, match=f"'{model}' .*{meaning}.*'gemma4'"):
         from_gguf(byte_level(model=model))
+
+
+def test_every_id_has_the_bytes_of_its_token_and_no_other_id_has_any() -> None:
+    arrays = text_bpe()
+    tokenizer = from_gguf(arrays)
+    names = arrays["tokens"]
+    kept = [tokenizer.token_to_id(name) for name in names]
+    assert kept == list(range(len(names)))
+    assert all(tokenizer.token_bytes(token) for token in kept)
+    for token in (-1, len(names), 2**32, 2**64):
+        assert tokenizer.token_bytes(token) == b""
