@@ -1,5 +1,7 @@
 #include "vec_avx2.h"
 //
+#include "dots_avx2.h"
+//
 #include "level.h"
 
 namespace headrace {

@@ -18,6 +18,7 @@ namespace headrace {
 const Kernels& portable_kernels();
 #if defined(__x86_64__)
 const Kernels& avx2_kernels();
+const Kernels& avx_vnni_kernels();
 const Kernels& avx512_kernels();
 const Kernels& avx512_vbmi_kernels();
 const Kernels& avx512_bf16_kernels();
@@ -54,7 +55,7 @@ const Kernels& best_avx512_kernels() {
 namespace {
 
 #if defined(__x86_64__)
-// Not every compiler's __builtin_cpu_supports knows this name.
+// Not every compiler's __builtin_cpu_supports knows this name, nor avx_vnni's.
 bool has_f16c() {
   unsigned a, b, c, d;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
@@ -62,6 +63,12 @@ bool has_f16c() {
 // __builtin_cpu_supports also asks whether the system saves the registers.
 bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+}
+bool has_avx_vnni() {
+  constexpr unsigned kAvxVnni = 1u << 4;
+  unsigned a, b, c, d;
+  if (!has_avx2() || __get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || a < 1) return false;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnni) != 0;
 }
 bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -99,6 +106,7 @@ std::vector<Level> levels() {
       {"amx", amx_kernels, has_amx()},
       {"avx512_bf16", avx512_bf16_kernels, has_avx512_bf16()},
       {"avx512", best_avx512_kernels, has_avx512()},
+      {"avx_vnni", avx_vnni_kernels, has_avx_vnni()},
       {"avx2", avx2_kernels, has_avx2()},
 #elif defined(__aarch64__)
       {"neon_dotprod", neon_dotprod_kernels, has_dot_product()},

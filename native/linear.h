@@ -200,7 +200,8 @@ template <bool kFloats, int kFirst, int kEnd>
 static void linear_stream(const LinearArgs& a, const PanelRange& panels, int64_t row_begin,
                           int64_t row_end, LinearScratch* s) {
   const bool pair = panels_pair(a.weight.codec, row_end - row_begin);
-  const int64_t step = pair ? kBlockPanels : 1, together = pair ? kBlockRows : kStreamRows;
+  const int64_t step = pair ? kBlockPanels : 1;
+  const int64_t together = pair ? kDotBlockRows : rows_streamed(a.weight.codec);
   const int64_t most = pair ? most_int8_rows(a.weight.tiles) : row_end - row_begin;
   const int64_t pass = chunk_rows(row_end - row_begin, most);
   for (int64_t begin = row_begin; begin < row_end; begin += pass) {

@@ -22,22 +22,30 @@ constexpr int64_t kUnpackedTiles = 16;
 
 // Whether few rows of a kind meet two panels side by side: where more rows than a weight has bits
 // multiply it, what binds is no longer memory but the loads of the rows, one for each dot product,
-// which two panels share. Operands are then made for kBlockRows rows at a time instead of
-// kStreamRows, which those of a code book do not pay.
+// which two panels share. Operands are then made for kDotBlockRows rows at a time instead of
+// kDotStreamRows, which those of a code book do not pay.
 HEADRACE_INLINE bool panels_pair(Codec codec, int64_t rows) {
   const CodecFacts& f = facts(codec);
   return kBlockPanels > 1 && f.groups > 0 && f.book.length == 0 &&
          rows > headrace::tile_bytes(f) / (2 * kTile);
 }
 
+// Rows that meet one panel together while it streams from memory.
+HEADRACE_INLINE int64_t rows_streamed(Codec codec) {
+  return headrace::is_quantised(codec) ? kDotStreamRows : kStreamRows;
+}
+
 // Whether operands of so many rows are made in registers, for some rows at a time: as long as that
-// costs less than an unpacked copy, whose making and reading the first rows wait for. Seen at
-// avx512: up to 48 rows, fewer where scales of two groups, or minimums, leave fewer instructions
+// costs less than an unpacked copy, whose making and reading the first rows wait for. With one panel
+// that is for two passes of rows, or one where a byte takes a code book or two planes. With two, seen
+// at avx512, up to 48 rows, fewer where scales of two groups, or minimums, leave fewer instructions
 // that nothing else waits for. Where shifts and masks run beside dot products (`beside_dots`), any
 // number of rows of one plane of at most four bits, of which a copy is twice as long or more.
 HEADRACE_INLINE bool streams_rows(Codec codec, int64_t rows, bool beside_dots) {
-  if (!panels_pair(codec, rows)) return rows <= 2 * kStreamRows;
   const CodecFacts& f = facts(codec);
+  if (!panels_pair(codec, rows)) {
+    return rows <= (f.book.length > 0 || f.high_bits > 0 ? 1 : 2) * rows_streamed(codec);
+  }
   if (f.groups == 1 && f.low_bits <= 4 && f.high_bits == 0 && beside_dots) return true;
   return rows <= (f.groups == 1 && !f.mins ? 48 : 24);
 }
@@ -209,11 +217,11 @@ static void stream_int8(const LinearArgs& a, int64_t panel, int64_t count, int64
     of_kind(x, w, a.weight.panel_bytes, a.weight.tiles / P::kTiles, upcoming, sums);
   };
   if (kBlockPanels > 1 && count == kBlockPanels) {
-    with_rows<kBlockRows>(rows, [&]<int MR>() {
+    with_rows<kDotBlockRows>(rows, [&]<int MR>() {
       stream.template operator()<MR, kBlockPanels>();
     });
   } else {
-    with_rows<kStreamRows>(rows, [&]<int MR>() { stream.template operator()<MR, 1>(); });
+    with_rows<kDotStreamRows>(rows, [&]<int MR>() { stream.template operator()<MR, 1>(); });
   }
 }
 
@@ -223,10 +231,10 @@ static void unpacked_rows(const LinearArgs& a, const Unpacked* w, int64_t panel,
                           int64_t row, int64_t rows, int64_t tile, int64_t tiles,
                           const NextBlock& ahead, float* all_sums) {
   constexpr int64_t kPanel = kUnpackedTiles / Unpacked::kTiles;
-  over_rows(a, panel, count, row, rows, kBlockRows, tile == 0, tile + tiles == a.weight.tiles,
+  over_rows(a, panel, count, row, rows, kDotBlockRows, tile == 0, tile + tiles == a.weight.tiles,
             ahead, all_sums, [&](int64_t i, int64_t n, const NextBlock& upcoming, float* sums) {
     const Int8Rows x = Int8Rows::at(a.x, a.weight.tiles, G, row + i, tile);
-    with_rows<kBlockRows>(n, [&]<int MR>() {
+    with_rows<kDotBlockRows>(n, [&]<int MR>() {
       with_panels(count, [&]<int NP>() {
         unpacked_sums<MR, NP, G, kMins, kDots, kStarts>(x, w, kPanel, tiles / Unpacked::kTiles,
                                                         upcoming, sums);

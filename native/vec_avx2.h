@@ -1,5 +1,5 @@
-// Sixteen lanes in two AVX2 registers. Include first in level_avx2.cpp. Names and meanings are
-// those of vec_avx512.h.
+// Sixteen lanes in two AVX2 registers. Include first in a level's unit, before its dots_*.h: dot
+// products of bytes. Names and meanings are those of vec_avx512.h.
 
 #pragma once
 
@@ -13,7 +13,6 @@
 
 namespace {
 
-constexpr const char* kLevel = "avx2";
 // 3 rows x (even, odd) x 2 registers = 12 accumulators, which leaves 4 of 16 registers for weights
 // and a broadcast.
 constexpr int kBlockRows = 3;
@@ -21,7 +20,6 @@ constexpr int kBlockPanels = 1;
 constexpr int kTilesAtOnce = 1;  // of activations; more would be moved to memory
 constexpr int kStreamRows = 3;
 constexpr int kSpanRows = 3;
-constexpr int kProbeChains = 6;
 
 struct F {
   __m256 a, b;
@@ -33,18 +31,6 @@ using M = I;      // all bits of a lane, or none
 using Bytes = I;  // 16 x 4 bytes
 using Quads = I;
 using ISum = I;
-
-// VPMADDUBSW adds two products of an unsigned and a signed byte in 16 bits, saturating.
-constexpr int kHighestSum = 32767;
-constexpr int kQuantBound = 127;  // activations: prepare never makes a -128
-// dot4: bytes of weights up to 127.
-static_assert(2 * 127 * kQuantBound <= kHighestSum);
-// dot4_wide: magnitudes of signed bytes, up to 128; unsigned bytes (255) would saturate.
-static_assert(2 * 128 * kQuantBound <= kHighestSum && 2 * 255 * kQuantBound > kHighestSum);
-constexpr bool kSignedBytes = true;
-constexpr bool kWideDiffers = true;
-constexpr bool kSumsIn16 = true;  // dot products of small bytes, before they are widened
-constexpr bool kDotIsOne = false;
 
 HEADRACE_INLINE I whole(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 HEADRACE_INLINE I as_bits(F x) { return {_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }
@@ -392,49 +378,20 @@ HEADRACE_INLINE Bytes gather(const uint32_t* table, Bytes index) {
 
 HEADRACE_INLINE Quads quads(Bytes x) { return x; }
 HEADRACE_INLINE ISum isum(int32_t start) { return whole(start); }
+// What meets every output in a dot product: four bytes, or two whole numbers of 16 bits.
 HEADRACE_INLINE __m256i splat_four(const int8_t* x) {
   int32_t four;
   __builtin_memcpy(&four, x, 4);
   return _mm256_set1_epi32(four);
 }
-HEADRACE_INLINE __m256i add_products(__m256i sum, __m256i unsigned_bytes, __m256i signed_bytes) {
-  const __m256i pairs = _mm256_maddubs_epi16(unsigned_bytes, signed_bytes);
-  return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-}
-// The two sums of two products that a dot product has, in 16 bits: added to others there, and then
-// widened.
-HEADRACE_INLINE I products16(Quads w, const int8_t* x) {
-  const __m256i four = splat_four(x);
-  return {_mm256_maddubs_epi16(w.a, four), _mm256_maddubs_epi16(w.b, four)};
-}
-HEADRACE_INLINE I add16(I x, I y) {
-  return {_mm256_add_epi16(x.a, y.a), _mm256_add_epi16(x.b, y.b)};
-}
-HEADRACE_INLINE ISum widen16(ISum sum, I x) {
-  const __m256i one = _mm256_set1_epi16(1);
-  return {_mm256_add_epi32(sum.a, _mm256_madd_epi16(x.a, one)),
-          _mm256_add_epi32(sum.b, _mm256_madd_epi16(x.b, one))};
-}
-HEADRACE_INLINE ISum dot4(ISum sum, Quads w, const int8_t* x) {
-  const __m256i four = splat_four(x);
-  return {add_products(sum.a, w.a, four), add_products(sum.b, w.b, four)};
-}
-// The sign of each weight goes over to its activation: |w| * (sign of w * x).
-HEADRACE_INLINE ISum dot4_wide(ISum sum, Quads w, const int8_t* x) {
-  const __m256i four = splat_four(x);
-  return {add_products(sum.a, _mm256_abs_epi8(w.a), _mm256_sign_epi8(four, w.a)),
-          add_products(sum.b, _mm256_abs_epi8(w.b), _mm256_sign_epi8(four, w.b))};
+HEADRACE_INLINE __m256i splat_two(const int16_t* x) {
+  int32_t two;
+  __builtin_memcpy(&two, x, 4);
+  return _mm256_set1_epi32(two);
 }
 using Pairs = I;  // 16 x 2 whole numbers of 16 bits
 HEADRACE_INLINE Pairs load_u8_pairs(const uint8_t* p) {
   return {_mm256_cvtepu8_epi16(load_16(p)), _mm256_cvtepu8_epi16(load_16(p + 16))};
-}
-HEADRACE_INLINE ISum dot2(ISum sum, Pairs w, const int16_t* x) {
-  int32_t two;
-  __builtin_memcpy(&two, x, 4);
-  const __m256i all = _mm256_set1_epi32(two);
-  return {_mm256_add_epi32(sum.a, _mm256_madd_epi16(w.a, all)),
-          _mm256_add_epi32(sum.b, _mm256_madd_epi16(w.b, all))};
 }
 HEADRACE_INLINE F to_float(ISum sum) { return whole_to_float(sum); }
 

@@ -24,6 +24,8 @@ constexpr int kBlockPanels = 2;
 constexpr int kTilesAtOnce = 4;
 // Rows that are still taken in one pass while weights stream from memory: 8 x (even, odd) + 8.
 constexpr int kStreamRows = 8;
+// The same of quantised weights, whose sums and totals take registers each.
+constexpr int kDotBlockRows = kBlockRows, kDotStreamRows = kStreamRows;
 // Rows of attention that go together: 4 x 2 panels x (even, odd) and 8 sums that stay in registers.
 constexpr int kSpanRows = 4;
 // Chains of the probe: as registers they hide latency (4) times multiplies per cycle (2), and fit.

@@ -25,6 +25,7 @@ constexpr int kBlockRows = 3;
 constexpr int kBlockPanels = 1;
 constexpr int kTilesAtOnce = 1;  // of activations; more would be moved to memory
 constexpr int kStreamRows = 3;
+constexpr int kDotBlockRows = kBlockRows, kDotStreamRows = kStreamRows;
 constexpr int kSpanRows = 3;
 constexpr int kProbeChains = 6;
 

@@ -18,6 +18,7 @@ constexpr int kBlockRows = 2;
 constexpr int kBlockPanels = 1;
 constexpr int kTilesAtOnce = 1;  // of activations; more would be moved to memory
 constexpr int kStreamRows = 2;
+constexpr int kDotBlockRows = kBlockRows, kDotStreamRows = kStreamRows;
 constexpr int kSpanRows = 2;
 constexpr int kProbeChains = 3;
 

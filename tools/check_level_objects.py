@@ -29,8 +29,8 @@ TABLES = r"headrace::(\w+_kernels\(\)|kIq\w+Book)"
 """What it may need of headrace: tables of other levels, and data."""
 
 WIDE = {
-    "avx2": "zmm", "avx512": "tmm", "avx512_vbmi": "tmm", "avx512_bf16": "tmm",
-    "amx": "none of them",
+    "avx2": "zmm", "avx_vnni": "zmm", "avx512": "tmm", "avx512_vbmi": "tmm",
+    "avx512_bf16": "tmm", "amx": "none of them",
 }  # fmt: skip
 """Registers a level must not touch; every other unit must not touch ymm either."""
 

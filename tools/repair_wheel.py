@@ -30,7 +30,7 @@ OTHERS = {
 }
 """Native modules without dispatch levels."""
 LEVELS = {
-    "x86_64": ("portable", "avx2", "avx512", "avx512_vbmi", "avx512_bf16", "amx"),
+    "x86_64": ("portable", "avx2", "avx_vnni", "avx512", "avx512_vbmi", "avx512_bf16", "amx"),
     "aarch64": ("portable", "neon", "neon_dotprod"),
 }
 NOT_PACKED = {".so", ".pyc"}

@@ -3,8 +3,8 @@
     python -m benchmarks.llamacpp.build FOLDER [--peer ik] [--level avx2]
 
 Level `native` takes what the compiler finds on this machine, `avx2` nothing beyond AVX2, FMA and
-F16C: each has a build of its own in the same source. Takes a quarter of an hour on two cores, half
-of one for ik_llama.cpp; what is built is kept.
+F16C, `avx_vnni` these and AVX-VNNI: each has a build of its own in the same source. Takes a quarter
+of an hour on two cores, half of one for ik_llama.cpp; what is built is kept.
 
 One thing of llama.cpp is changed: gcc 12 declares that `_tile_loadconfig` reads 8 bytes, so three
 of the four stores to the configuration may vanish and the instruction faults on machines with AMX;
@@ -24,13 +24,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+_AVX2 = {
+    "GGML_NATIVE": "OFF", "GGML_AVX": "ON", "GGML_AVX2": "ON", "GGML_FMA": "ON",
+    "GGML_F16C": "ON", "GGML_BMI2": "ON", "GGML_AVX512": "OFF",
+}  # fmt: skip
 LEVELS: Mapping[str, Mapping[str, str]] = {
     "native": {"GGML_NATIVE": "ON"},
-    "avx2": {
-        "GGML_NATIVE": "OFF", "GGML_AVX": "ON", "GGML_AVX2": "ON", "GGML_FMA": "ON",
-        "GGML_F16C": "ON", "GGML_BMI2": "ON", "GGML_AVX512": "OFF",
-    },
-}  # fmt: skip
+    "avx_vnni": {**_AVX2, "GGML_AVX_VNNI": "ON"},
+    "avx2": _AVX2,
+}
 _LIBRARIES = (
     "src/libllama.a", "ggml/src/libggml.a", "ggml/src/libggml-cpu.a", "ggml/src/libggml-base.a",
 )  # fmt: skip

@@ -28,7 +28,7 @@ _NAME = re.compile(r"(?:\b(?:class|className|id)\s*[:=]+\s*|getElementById\(|imp
 def pages() -> list[Path]:
     """Pages of prose: all but the one that lists the phrases."""
     found = [ROOT / name for name in ("README.md", "CONTRIBUTING.md")]
-    found += [ROOT / "benchmarks" / "README.md", ROOT / "training" / "README.md"]
+    found += [*_below(ROOT / "benchmarks", "*.md"), ROOT / "training" / "README.md"]
     found += [*sorted(DOCS.glob("*.md")), *_below(ROOT / "deploy", "*.md")]
     return [path for path in found if path.name != "words.md"]
 

@@ -18,7 +18,7 @@ from tools import generate_docs
 INDEX = [ROOT / "README.md", DOCS / "README.md"]
 PAGES = sorted(
     path
-    for folder in ("", "docs", "deploy", "benchmarks", "training")
+    for folder in ("", "docs", "deploy", "benchmarks", "benchmarks/figures", "training")
     for path in (ROOT / folder).glob("*.md")
 )
 _LINK = re.compile(r"(?<!`)\[[^\]]*\]\(([^)\s]+)\)|<img[^>]+src=\"([^\"]+)\"")

@@ -146,6 +146,7 @@ def test_files_that_are_not_python_are_read() -> None:
         ROOT / "CHANGELOG.md",
         ROOT / "docs" / "gateway.md",
         ROOT / "benchmarks" / "README.md",
+        ROOT / "benchmarks" / "figures" / "peers.md",
         ROOT / "training" / "README.md",
         ROOT / "deploy" / "README.md",
         ROOT / "deploy" / "grafana" / "headrace-gateway.json",

@@ -13,7 +13,7 @@ from headrace.ops.cpu import CpuOps, _native
 from tests.ops.cpu.cases import LEVELS
 
 BY_MACHINE = {
-    "x86_64": ["amx", "avx512_bf16", "avx512", "avx2", "portable"],
+    "x86_64": ["amx", "avx512_bf16", "avx512", "avx_vnni", "avx2", "portable"],
     "aarch64": ["neon_dotprod", "neon", "portable"],
 }
 KNOWN = BY_MACHINE.get(platform.machine(), ["portable"])

@@ -247,7 +247,17 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         ),
     ] = False
     cpu_level: Annotated[
-        Literal["auto", "amx", "avx512_bf16", "avx512", "avx2", "neon_dotprod", "neon", "portable"],
+        Literal[
+            "auto",
+            "amx",
+            "avx512_bf16",
+            "avx512",
+            "avx_vnni",
+            "avx2",
+            "neon_dotprod",
+            "neon",
+            "portable",
+        ],
         Meta(
             description="Instruction level of the kernels; auto: the best that this CPU supports."
         ),

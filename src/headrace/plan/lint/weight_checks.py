@@ -207,7 +207,7 @@ def kernels(subject: Subject) -> Outcome:
                   (engine.backend.evidence(),), "--backend cpu", "error")
         )  # fmt: skip
     level = engine.cpu_level
-    if level is not None and level.value in ("portable", "avx2", "neon"):
+    if level is not None and level.value in ("portable", "avx2", "avx_vnni", "neon"):
         found.append(
             Found("an instruction level is set by hand, which may be below what the CPU has",
                   (level.evidence(),), "--cpu-level auto", "info")

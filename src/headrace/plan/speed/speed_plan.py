@@ -18,8 +18,8 @@ from headrace.plan.speed.sweep_figures import limit_figures, point_figures, spec
 LARGEST_SWEPT_BATCH = 256
 MOST_OF_A_PLACE = 0.12
 """Of a step on a CPU, what a further place in it took at most, of headrace-base and a 0.6B shape in
-five kinds of weights (benchmarks/README.md, what further rows of a step cost): unpacking weights
-and what lies between operations, which no roofline has."""
+five kinds of weights (benchmarks/figures/speculation.md, what further rows of a step cost):
+unpacking weights and what lies between operations, which no roofline has."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 A pass of a head takes the time in which its weights are read, and folders of heads have them in 8
 bits or 16. In Q4_K headrace-head takes half of the time that it takes in 16 bits and is right 0.98
-times as often, in Q8_0 two thirds and as often (benchmarks/README.md). Tables that are looked up,
-and matrices whose width is no whole number of blocks, stay as they are.
+times as often, in Q8_0 two thirds and as often (benchmarks/figures/speculation.md). Tables that are
+looked up, and matrices whose width is no whole number of blocks, stay as they are.
 """
 
 from __future__ import annotations
