@@ -70,7 +70,9 @@ int64_t Backend::latent_heads(const AttentionArgs& args, int64_t most_rows, int6
 int64_t Backend::heads_together(const AttentionArgs& args, const AttentionItem& one,
                                 int64_t most_rows, int64_t share) {
   int64_t rows = 0;
-  for (int64_t i = 0; i < one.count; ++i) rows += (one.runs[i].end - one.runs[i].begin) * args.group;
+  for (int64_t i = 0; i < one.count; ++i) {
+    rows += (one.runs[i].end - one.runs[i].begin) * args.group;
+  }
   const bool in_parts = one.count == 1 && rows <= kCutRows;
   const int64_t cost = in_parts ? std::min(one.cost, rows * kPart) : one.cost;
   const int64_t most = std::max<int64_t>(
@@ -136,10 +138,11 @@ void Backend::cut_items(const AttentionArgs& args, int64_t share) {
   const auto rows = [](const AttentionItem& item) {
     return (item.runs->end - item.runs->begin) * (item.q_end - item.q_begin) * item.heads;
   };
-  const auto cut = std::stable_partition(items_.begin(), items_.end(), [&](const AttentionItem& item) {
+  const auto stays_whole = [&](const AttentionItem& item) {
     return item.count > 1 || rows(item) > kCutRows * item.heads || item.cost <= share ||
            last(item) < opening(item) + kPart;
-  });
+  };
+  const auto cut = std::stable_partition(items_.begin(), items_.end(), stays_whole);
   whole_items_.assign(cut, items_.end());
   items_.erase(cut, items_.end());
   const int64_t each = kernels_.attention_sums_width(args.kv);

@@ -40,8 +40,8 @@ HEADRACE_INLINE int64_t rows_of_head(const AttentionItem& item) {
 }
 
 // The q head of a row, of `of_head` for each kv head.
-HEADRACE_INLINE int64_t q_head_of(const AttentionArgs& a, const AttentionItem& item, int64_t of_head,
-                                  int64_t row) {
+HEADRACE_INLINE int64_t q_head_of(const AttentionArgs& a, const AttentionItem& item,
+                                  int64_t of_head, int64_t row) {
   const int64_t kv_head = item.head + row / of_head;
   return kv_head * a.group + item.q_begin + row % of_head % (item.q_end - item.q_begin);
 }
@@ -88,7 +88,8 @@ static void end_part(const AttentionArgs& a, const RowState& s, int64_t row, int
                      int64_t start) {
   const int64_t width = a.kv.v_panels * kLanes;
   for (int64_t i = row; i < row + count; ++i) {
-    const int64_t position = a.batch.positions[token_of(s, i)], first = first_seen(a.sees, position);
+    const int64_t position = a.batch.positions[token_of(s, i)];
+    const int64_t first = first_seen(a.sees, position);
     if (position < start || first >= start) continue;
     const RowSums part = sums_of(s, i, width);
     join_sums(sums_at(s.joined + i * sums_width(a.kv), width), part, width);

@@ -38,8 +38,8 @@ struct NextGroups {
   int64_t count;
 
   // Those of rows [done, done + more) of `all`. What is decoded prefetches itself.
-  HEADRACE_INLINE NextGroups share(const headrace::KvLayer& kv, const SpanGroups& span, int64_t done,
-                                   int64_t more, int64_t all) {
+  HEADRACE_INLINE NextGroups share(const headrace::KvLayer& kv, const SpanGroups& span,
+                                   int64_t done, int64_t more, int64_t all) {
     NextGroups next;
     next.count = 0;
     const int64_t pairs = kv.head_dim / 2;

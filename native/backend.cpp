@@ -179,7 +179,8 @@ void Backend::route(const Routing& routing, const float* logits, const float* bi
   const Session session(pool_);
   for (RouteScratch& scratch : route_scratch_) scratch.reserve(routing);
   // A logit takes about as long as 128 bytes that go through the caches.
-  pool_.for_ranges(rows, pieces(rows * routing.experts * 128), [&](int64_t begin, int64_t end, int thread) {
+  const int64_t count = pieces(rows * routing.experts * 128);
+  pool_.for_ranges(rows, count, [&](int64_t begin, int64_t end, int thread) {
     for (int64_t row = begin; row < end; ++row) {
       route_row(routing, logits + row * routing.experts, bias,
                 route_scratch_[static_cast<size_t>(thread)], experts + row * routing.chosen,

@@ -21,8 +21,9 @@ constexpr int64_t kNf4Run = 64;
 static constexpr int64_t runs_of(int64_t width) { return (width + kRun - 1) / kRun; }
 
 enum class Codec : int32_t {
-  f32, f16, bf16, f8_e4m3, nf4, q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs,
-  mxfp4, nvfp4, q1_0, q2_0, tq1_0, tq2_0, iq3_s, iq3_xxs, iq2_s, iq2_xs, iq2_xxs, iq1_m, iq1_s,
+  f32, f16, bf16, f8_e4m3, nf4, q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k,
+  iq4_nl, iq4_xs, mxfp4, nvfp4, q1_0, q2_0, tq1_0, tq2_0, iq3_s, iq3_xxs, iq2_s, iq2_xs, iq2_xxs,
+  iq1_m, iq1_s,
   i4_32, i4_128, u4_32, u4_128, e2m1_64, e2m1_128, i8_32, i8_128, u8_32, u8_128,
   w8a8_32, w8a8_128, w4a8_32, w4a8_128
 };

@@ -47,9 +47,8 @@ static void rope(const RopeArgs& a, int64_t row_begin, int64_t row_end) {
     for (int64_t h = 0; h < heads; ++h) {
       float* head = a.qkv + row * a.row_width + h * a.head_dim;
       if (h + kHeadsAhead < heads || row + 1 < row_end) {
-        const float* ahead = h + kHeadsAhead < heads
-                                 ? head + kHeadsAhead * a.head_dim
-                                 : a.qkv + (row + 1) * a.row_width + (h + kHeadsAhead - heads) * a.head_dim;
+        const float* ahead = head + kHeadsAhead * a.head_dim;
+        if (h + kHeadsAhead >= heads) ahead += a.row_width - heads * a.head_dim;
         for (int64_t i = 0; i < a.head_dim; i += kLanes) prefetch(ahead + i);
       }
       const bool is_q = h < a.num_q_heads;

@@ -102,7 +102,8 @@ Backend::OperandPair Backend::prepared(const ExpertMatrices& weight, const float
     return {both, both};
   }
   const Products taken = products_of(matrix);
-  return {taken.few ? prepare(few, false) : Operand{}, taken.many ? prepare(many, true) : Operand{}};
+  return {taken.few ? prepare(few, false) : Operand{},
+          taken.many ? prepare(many, true) : Operand{}};
 }
 
 // The row of each pair's token at the pair's place.

@@ -55,7 +55,8 @@ constexpr int dots_in_16(Codec codec, bool wide) {
 // s[i][j] += the dot products [kFirst, kEnd) of a tile, kDots at a time as dots_in_16 has it:
 // quad<k>(j) of panel j with row i of x.
 template <int kDots, int kFirst, int kEnd, int MR, int NP, class Quad>
-HEADRACE_INLINE void add_dots(ISum (&s)[MR][NP], const int8_t* x, int64_t row_bytes, const Quad& quad) {
+HEADRACE_INLINE void add_dots(ISum (&s)[MR][NP], const int8_t* x, int64_t row_bytes,
+                              const Quad& quad) {
   constexpr int kTogether = kDots > kWidenedDots ? kDots : kEnd - kFirst;
   unrolled<0, (kEnd - kFirst) / kTogether>([&]<int kPart>() __attribute__((always_inline)) {
     [[maybe_unused]] Quads sums[MR][NP];

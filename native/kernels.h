@@ -381,7 +381,8 @@ struct Kernels {
   // What the machine can do: both return a value only so that the work is not left out.
   float (*probe_read)(const uint8_t* p, int64_t bytes);  // a multiple of kProbeBytes
   float (*probe_multiply)(Operands kind, int64_t rounds);
-  int64_t probe_ops[kOperands];  // operations of a round; 0 where the level does not multiply that kind
+  // Operations of a round; 0 where the level does not multiply that kind.
+  int64_t probe_ops[kOperands];
 };
 
 }  // namespace headrace

@@ -79,13 +79,14 @@ KvLayer shape_of(const KvPlace& place, int64_t block_size) {
   layer.v_scale = place.latent ? place.k_scale : place.v_scale;
   for (const float scale : {layer.k_scale, layer.v_scale}) {
     if (scale >= kLeastKvScale && scale <= kMostKvScale) continue;
-    refuse_cache("scale " + std::to_string(scale) + " of K or V of a KV cache is not in [2^-60, 2^60]");
+    refuse_cache("scale " + std::to_string(scale) +
+                 " of K or V of a KV cache is not in [2^-60, 2^60]");
   }
   if (place.near_table < 0) return layer;
   for (const KvKind& kind : {k, place.latent ? k : v}) {
     if (may_be_near(kind)) continue;
-    refuse_cache(std::string("positions near a token are kept in bf16 beside kinds of eight and four "
-                             "bits, not beside ") + kind.name);
+    refuse_cache(std::string("positions near a token are kept in bf16 beside kinds of eight and "
+                             "four bits, not beside ") + kind.name);
   }
   layer.near_k_group_bytes = kv_group_bytes(KvCodec::bf16, place.head_dim);
   layer.near_v_group_bytes = kv_group_bytes(KvCodec::bf16, layer.v_panels * kLanes);

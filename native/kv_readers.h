@@ -8,8 +8,8 @@
 //   key_at, value_at     where a value lies: of K in its group, of V in a panel of 16 dimensions
 //   write_key, _value    how one head of a token is stored, in lane `lane` of a group
 //   rounded              what q and p become before they meet what is stored
-//   scored, weighed      what the scales of a group's tokens do to its sums q.K, and to p before V; the
-//                        scale of the layer is for kinds without those
+//   scored, weighed      what the scales of a group's tokens do to its sums q.K, and to p before V;
+//                        the scale of the layer is for kinds without those
 // in which `group` is where a group of 16 tokens begins. A token is stored from its own row alone
 // and shares no byte with another, so that threads may write neighbours.
 

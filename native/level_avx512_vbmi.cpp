@@ -14,7 +14,8 @@ namespace {
 
 constexpr Product kByteBooks = {
     .half_operand = false, .scratch_bytes = sizeof(LinearScratch),
-    .linear = linear_of<false, static_cast<int>(Codec::iq3_s), static_cast<int>(Codec::iq2_xxs) + 1>};
+    .linear =
+        linear_of<false, static_cast<int>(Codec::iq3_s), static_cast<int>(Codec::iq2_xxs) + 1>};
 
 const Product& product(Codec codec, bool many_rows) {
   return has_byte_book(codec) ? kByteBooks : avx512_kernels().product(codec, many_rows);

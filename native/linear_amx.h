@@ -122,7 +122,8 @@ HEADRACE_INLINE void for_row_blocks(int64_t rows, int64_t bytes_of_k, const Fn& 
 
 // `bytes` of each of the panels from `at` on, or from the next ones' beginning where these end
 // there.
-static NextBlock next_block(const LinearArgs& a, int64_t panel, int64_t count, int64_t at, int64_t bytes) {
+static NextBlock next_block(const LinearArgs& a, int64_t panel, int64_t count, int64_t at,
+                            int64_t bytes) {
   const bool ends = at >= a.weight.panel_bytes;
   return {a.weight.panels + (ends ? panel + count : panel) * a.weight.panel_bytes + (ends ? 0 : at),
           a.weight.panel_bytes, bytes};
@@ -252,7 +253,9 @@ static void int8_panel(const Int8Rows& x, const Unpacked* w, int64_t tiles, int3
   const int64_t row_bytes = x.tiles * kTile;
   F total[MR][1];  // of a block, where blocks are summed
 HEADRACE_UNROLL
-  for (int i = 0; i < MR; ++i) total[i][0] = kBlocks ? zero() : load(sums + i * kBlockPanels * kLanes);
+  for (int i = 0; i < MR; ++i) {
+    total[i][0] = kBlocks ? zero() : load(sums + i * kBlockPanels * kLanes);
+  }
   const auto multiply = [&]<int kOdd>(int64_t t) __attribute__((always_inline)) {
     Tiles::template zero<kOdd>();
     Tiles::template load<4 + kOdd>(x.q + t * kTile, row_bytes);
@@ -321,7 +324,9 @@ static void unpacked_rows_amx(const LinearArgs& a, const Unpacked* w, int64_t pa
   for (int64_t i = 0; i < rows; i += kTileRows) {
     const int64_t n = rows - i < kTileRows ? rows - i : kTileRows;
     NextBlock::prefetch_all(NextBlock::share(ahead, i, n, rows), count);
-    if (tile + tiles == a.weight.tiles) Outputs::prefetch_all(Outputs::of(a, panel, row + i, n), count);
+    if (tile + tiles == a.weight.tiles) {
+      Outputs::prefetch_all(Outputs::of(a, panel, row + i, n), count);
+    }
     if (i == 0 || n < kTileRows) Tiles::configure(config_of_bytes(n));
     const Int8Rows x = Int8Rows::at(a.x, a.weight.tiles, 1, row + i, tile);
     with_rows<kTileRows>(n, [&]<int MR>() {

@@ -36,11 +36,12 @@ HEADRACE_INLINE int64_t rows_streamed(Codec codec) {
 }
 
 // Whether operands of so many rows are made in registers, for some rows at a time: as long as that
-// costs less than an unpacked copy, whose making and reading the first rows wait for. With one panel
-// that is for two passes of rows, or one where a byte takes a code book or two planes. With two, seen
-// at avx512, up to 48 rows, fewer where scales of two groups, or minimums, leave fewer instructions
-// that nothing else waits for. Where shifts and masks run beside dot products (`beside_dots`), any
-// number of rows of one plane of at most four bits, of which a copy is twice as long or more.
+// costs less than an unpacked copy, whose making and reading the first rows wait for. With one
+// panel that is for two passes of rows, or one where a byte takes a code book or two planes. With
+// two, seen at avx512, up to 48 rows, fewer where scales of two groups, or minimums, leave fewer
+// instructions that nothing else waits for. Where shifts and masks run beside dot products
+// (`beside_dots`), any number of rows of one plane of at most four bits, of which a copy is twice
+// as long or more.
 HEADRACE_INLINE bool streams_rows(Codec codec, int64_t rows, bool beside_dots) {
   const CodecFacts& f = facts(codec);
   if (!panels_pair(codec, rows)) {

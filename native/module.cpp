@@ -45,7 +45,9 @@ NB_MODULE(_native, m) {
            [](Backend& b, const std::string& kind) {
              const std::string kinds[kOperands] = {"f32", "bf16", "int8", "bf16_pairs"};
              const auto found = std::find(std::begin(kinds), std::end(kinds), kind);
-             if (found == std::end(kinds)) refuse("kind " + kind + " is not f32, bf16, int8 or bf16_pairs");
+             if (found == std::end(kinds)) {
+               refuse("kind " + kind + " is not f32, bf16, int8 or bf16_pairs");
+             }
              const nb::gil_scoped_release release;
              return b.peak_multiplies(static_cast<Operands>(found - std::begin(kinds)));
            });

@@ -55,7 +55,8 @@ void pack_halves(Rows rows, int64_t width, uint8_t* to) {
 // its values has a scale that is NaN: sums over it are, as they would be by the value.
 void pack_scaled(Rows rows, int64_t width, int64_t tiles, uint8_t* to) {
   const int64_t runs = runs_of(width);
-  uint8_t* const values = to + runs_of(tiles * kTile) * kLanes * static_cast<int64_t>(sizeof(float));
+  uint8_t* const values =
+      to + runs_of(tiles * kTile) * kLanes * static_cast<int64_t>(sizeof(float));
   for (int64_t row = 0; row < kLanes; ++row) {
     if (rows[row] == nullptr) continue;
     const uint8_t* from = rows[row] + runs * static_cast<int64_t>(sizeof(float));

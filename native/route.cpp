@@ -116,7 +116,9 @@ void sparsemixer(const Routing& r, RouteScratch& s, int32_t* experts) {
     int64_t best = -1;
     for (int64_t e = 0; e < r.experts; ++e) {
       if (s.left[static_cast<size_t>(e)] == 0) continue;
-      if (best < 0 || s.logits[static_cast<size_t>(e)] > s.logits[static_cast<size_t>(best)]) best = e;
+      if (best < 0 || s.logits[static_cast<size_t>(e)] > s.logits[static_cast<size_t>(best)]) {
+        best = e;
+      }
     }
     const double highest = s.logits[static_cast<size_t>(best)];
     double total = 0;

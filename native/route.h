@@ -34,7 +34,7 @@ struct RouteScratch {
 };
 
 // One row: logits f32[experts] and bias (or null), experts and weights [chosen].
-void route_row(const Routing& routing, const float* logits, const float* bias, RouteScratch& scratch,
-               int32_t* experts, float* weights);
+void route_row(const Routing& routing, const float* logits, const float* bias,
+               RouteScratch& scratch, int32_t* experts, float* weights);
 
 }  // namespace headrace

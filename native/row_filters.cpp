@@ -160,8 +160,8 @@ int64_t blocks_of(int64_t n) { return (n + kRowBlock - 1) / kRowBlock; }
 // are scores of the row, or `otherwise` where they do not come to the limit.
 float bound_by_blocks(const Kernels& kernels, const Row& row, float floor, int64_t limit,
                       const Weighing* weighing, float otherwise, SampleScratch& scratch) {
-  const Stop stop = find_stop(kernels, row.highest, blocks_of(row.n), nullptr, floor, limit, weighing,
-                              scratch);
+  const Stop stop =
+      find_stop(kernels, row.highest, blocks_of(row.n), nullptr, floor, limit, weighing, scratch);
   return stop.own == 0 ? otherwise : std::max(floor, below(stop.value));
 }
 
@@ -196,7 +196,9 @@ void keep_top_p(const Kernels& kernels, const Row& row, Weighing weighing, doubl
   weighing.bound = kept.bound;
   kernels.weigh(weighing, row.x, row.n, row.highest, scratch.sums.data());
   int64_t total = 0;
-  for (int64_t block = 0; block < blocks; ++block) total += scratch.sums[static_cast<size_t>(block)];
+  for (int64_t block = 0; block < blocks; ++block) {
+    total += scratch.sums[static_cast<size_t>(block)];
+  }
   const auto share = static_cast<int64_t>(std::ceil(top_p * static_cast<double>(total)));
   const int64_t limit = std::clamp<int64_t>(share, 1, total);
 

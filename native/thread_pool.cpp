@@ -90,7 +90,9 @@ void ThreadPool::run(int64_t items, int64_t runs, Task task, const void* fn) {
   // Closed first: a thread that still holds the last job's ticket must not match it with the new
   // job's number of items. Whoever sees one of the stores after it sees it closed, so these are
   // releases, and work() acquires.
-  for (int64_t i = 0; i < runs_; ++i) tickets_[static_cast<size_t>(i)].next.store(job << 32 | kClosed);
+  for (int64_t i = 0; i < runs_; ++i) {
+    tickets_[static_cast<size_t>(i)].next.store(job << 32 | kClosed);
+  }
   task_.store(task, std::memory_order_release);
   fn_.store(fn, std::memory_order_release);
   items_.store(items, std::memory_order_release);

@@ -51,7 +51,9 @@ class Trial {
     uint32_t state = 1;
     const auto next = [&] { return (state = state * 1664525u + 1013904223u) >> 16; };
     for (uint8_t& byte : stored_) byte = next() & 0x3b;
-    for (float& value : x_) value = static_cast<float>(static_cast<int>(next() % 4096) - 2048) / 512;
+    for (float& value : x_) {
+      value = static_cast<float>(static_cast<int>(next() % 4096) - 2048) / 512;
+    }
     return {stored_.data(), nullptr, kOut, row_bytes(codec, kIn)};
   }
 
@@ -72,8 +74,9 @@ class Trial {
     } else {
       to.values = reinterpret_cast<float*>(at);
     }
-    kernels.prepare({x_.data(), kIn, kIn, {nullptr, nullptr, 0, false}, weight.codec, weight.tiles, to},
-                    0, kRows);
+    kernels.prepare(
+        {x_.data(), kIn, kIn, {nullptr, nullptr, 0, false}, weight.codec, weight.tiles, to}, 0,
+        kRows);
     const int64_t panels = (kOut + kLanes - 1) / kLanes;
     for (int64_t row = 0; row < kRows; row += step) {
       product.linear({weight, to, y, kOut, nullptr, 1.0f}, {0, panels, panels}, row,

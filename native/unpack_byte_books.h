@@ -55,7 +55,8 @@ struct PackedByteBooks : PackedBooks<C> {
     const __mmask64 ninth = _mm512_test_epi8_mask(above, splat_byte(1));
     const Bytes first = _mm512_mask_blend_epi8(ninth, found[0], found[1]);
     if constexpr (kHalves == 4) return first;
-    const Bytes second = _mm512_mask_blend_epi8(ninth, found[kHalves / 2 - 2], found[kHalves / 2 - 1]);
+    const Bytes second =
+        _mm512_mask_blend_epi8(ninth, found[kHalves / 2 - 2], found[kHalves / 2 - 1]);
     return _mm512_mask_blend_epi8(_mm512_test_epi8_mask(above, splat_byte(2)), first, second);
   }
 

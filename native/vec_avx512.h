@@ -224,12 +224,14 @@ HEADRACE_INLINE int32_t sum_of(I a) { return _mm512_reduce_add_epi32(a); }
 
 // What `join` makes of each of four registers' lanes: of two at a time, then within what is left.
 template <class Join, class JoinFour>
-HEADRACE_INLINE __m128i over_lanes_of_four(const I (&x)[4], const Join& join, const JoinFour& join_four) {
+HEADRACE_INLINE __m128i over_lanes_of_four(const I (&x)[4], const Join& join,
+                                           const JoinFour& join_four) {
   const I ab = join(_mm512_unpacklo_epi32(x[0], x[1]), _mm512_unpackhi_epi32(x[0], x[1]));
   const I cd = join(_mm512_unpacklo_epi32(x[2], x[3]), _mm512_unpackhi_epi32(x[2], x[3]));
   const I abcd = join(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
-  return join_four(join_four(_mm512_castsi512_si128(abcd), _mm512_extracti32x4_epi32(abcd, 1)),
-                   join_four(_mm512_extracti32x4_epi32(abcd, 2), _mm512_extracti32x4_epi32(abcd, 3)));
+  return join_four(
+      join_four(_mm512_castsi512_si128(abcd), _mm512_extracti32x4_epi32(abcd, 1)),
+      join_four(_mm512_extracti32x4_epi32(abcd, 2), _mm512_extracti32x4_epi32(abcd, 3)));
 }
 HEADRACE_INLINE void largest_magnitudes(const F (&low)[4], const F (&high)[4], float (&most)[4]) {
   const I sign = _mm512_set1_epi32(0x7fffffff);

@@ -176,7 +176,9 @@ HEADRACE_INLINE F bytes_to_float(Byte x) {
   return __builtin_convertvector(__builtin_convertvector(__builtin_convertvector(x, Short), I), F);
 }
 HEADRACE_INLINE F load_i8(const int8_t* p) { return bytes_to_float(load_as<Byte>(p)); }
-HEADRACE_INLINE F load_u8(const uint8_t* p) { return __builtin_convertvector(load_as<UByte>(p), F); }
+HEADRACE_INLINE F load_u8(const uint8_t* p) {
+  return __builtin_convertvector(load_as<UByte>(p), F);
+}
 HEADRACE_INLINE F load_low_nibbles(const uint8_t* p) {
   return __builtin_convertvector(load_as<UByte>(p) & 15, F);
 }
@@ -256,7 +258,8 @@ HEADRACE_INLINE Bytes flip_top(Bytes x) { return x ^ 0x80; }
 template <int kRight>
 HEADRACE_INLINE Bytes field(Bytes x, Bytes mask) {
   const I words = reinterpret_cast<I>(x);
-  const I moved = kRight < 0 ? words << (kRight < 0 ? -kRight : 0) : words >> (kRight < 0 ? 0 : kRight);
+  const I moved =
+      kRight < 0 ? words << (kRight < 0 ? -kRight : 0) : words >> (kRight < 0 ? 0 : kRight);
   return reinterpret_cast<Bytes>(moved) & mask;
 }
 template <int kRight>
@@ -316,7 +319,9 @@ HEADRACE_INLINE ISum dot4(ISum sum, const Quads& w, const int8_t* x) {
   for (int j = 0; j < 4; ++j) sum += w.b[j] * static_cast<float>(x[j]);
   return sum;
 }
-HEADRACE_INLINE ISum dot4_wide(ISum sum, const Quads& w, const int8_t* x) { return dot4(sum, w, x); }
+HEADRACE_INLINE ISum dot4_wide(ISum sum, const Quads& w, const int8_t* x) {
+  return dot4(sum, w, x);
+}
 struct Pairs {
   F first, second;
 };

@@ -111,7 +111,9 @@ void check_shared(const Kernels& kernels, Checks& checks, const AttentionCase& c
       tables.push_back(i < longer * r.shared ? tables[before] : blocks++);
       near_tables.push_back(blocks++);
     }
-    for (int64_t i = 0; i < r.now; ++i) positions.push_back(static_cast<int32_t>(longer * r.before + i));
+    for (int64_t i = 0; i < r.now; ++i) {
+      positions.push_back(static_cast<int32_t>(longer * r.before + i));
+    }
     start.push_back(static_cast<int32_t>(positions.size()));
     spans = std::max(spans, (longer * r.before + r.now + kSpan - 1) / kSpan);
   }
@@ -161,7 +163,8 @@ void check_shared(const Kernels& kernels, Checks& checks, const AttentionCase& c
     std::vector<float> y(static_cast<size_t>(tokens * heads * c.values()));
     Backend(kernels, threads)
         .attention({cache.layer(0), of, rows.data(), c.width(), c.group, 0.3f, sees, c.softcap,
-                    c.sinks ? sinks.data() : nullptr, c.slopes ? slopes.data() : nullptr, y.data()});
+                    c.sinks ? sinks.data() : nullptr, c.slopes ? slopes.data() : nullptr,
+                    y.data()});
     return y;
   };
   const std::vector<float> want = attended(1, batch);
@@ -187,10 +190,12 @@ void attention_suite(const Kernels& kernels, Checks& checks) {
   check(kernels, checks, {1, 2, 2, 16, 33, f32, f32});
   const KvKind fp8 = kKvKinds[2];
   for (const bool near : {false, true}) {
-    check(kernels, checks, {2, 2, 32, 16, 150, fp8, fp8, 1 << 30, 0, 0, false, false, false, 0, false,
-                            near, 0.37f, 3.1f});
-    check(kernels, checks, {1, 20, 40, 16, 140, fp8, fp8, 1 << 30, 0, 0, false, false, false, 24, true,
-                            near, 0.013f, 0.013f});
+    check(kernels, checks,
+          {2, 2, 32, 16, 150, fp8, fp8, 1 << 30, 0, 0, false, false, false, 0, false, near, 0.37f,
+           3.1f});
+    check(kernels, checks,
+          {1, 20, 40, 16, 140, fp8, fp8, 1 << 30, 0, 0, false, false, false, 24, true, near, 0.013f,
+           0.013f});
   }
   for (const int64_t window : {1, 7, 64, 90}) {
     check(kernels, checks, {1, 2, 20, 16, 140, window % 2 == 0 ? bf16 : f32, bf16, window, 2.5f});
@@ -203,16 +208,19 @@ void attention_suite(const Kernels& kernels, Checks& checks) {
   }
   for (const int64_t window : {150, 1 << 30}) {
     check_shared(kernels, checks, {2, 3, 18, 16, 0, bf16, f32, window, 0, 0, true});
-    check_shared(kernels, checks, {2, 1, 18, 16, 0, bf16, bf16, window, 0, 128, false, false, true});
+    check_shared(kernels, checks,
+                 {2, 1, 18, 16, 0, bf16, bf16, window, 0, 128, false, false, true});
   }
   // Contexts of several parts.
   for (const bool extra : {false, true}) {
-    check(kernels, checks, {1, 2, 4, 64, 2 * kPart + 70, bf16, extra ? fp8 : bf16, 1 << 30, 0, 0, extra,
-                            extra, extra});
+    check(kernels, checks,
+          {1, 2, 4, 64, 2 * kPart + 70, bf16, extra ? fp8 : bf16, 1 << 30, 0, 0, extra, extra,
+           extra});
     check(kernels, checks, {1, 1, 6, 16, 2 * kPart + 5, extra ? f32 : bf16, bf16, kPart + 100, 0, 0,
                             extra});
     // Of kv heads that go together, cut.
-    check(kernels, checks, {8, 1, 16, 16, 2 * kPart + 70, extra ? fp8 : bf16, bf16, 1 << 30, 0, 0, extra});
+    check(kernels, checks,
+          {8, 1, 16, 16, 2 * kPart + 70, extra ? fp8 : bf16, bf16, 1 << 30, 0, 0, extra});
   }
   // Sinks far above all scores: of whole parts no weight is seen beside them.
   for (const KvKind& kind : {f32, bf16}) {
@@ -225,7 +233,8 @@ void attention_suite(const Kernels& kernels, Checks& checks) {
   check_shared(kernels, checks, {1, 2, 8, 16, 0, bf16, bf16, 1 << 30, 0, 0, true, false, true}, 6);
   check_shared(kernels, checks, {2, 1, 6, 16, 0, bf16, fp8, kPart + 200}, 6);
   check(kernels, checks, {1, 3, 8, 16, kPart + 90, bf16, bf16, 1 << 30, 0, 700, true});
-  check(kernels, checks, {1, 2, 16, 16, kPart + 90, bf16, bf16, 1 << 30, 0, 0, false, false, false, 8, true});
+  check(kernels, checks,
+        {1, 2, 16, 16, kPart + 90, bf16, bf16, 1 << 30, 0, 0, false, false, false, 8, true});
   for (size_t i = 0; i < kKinds; ++i) {
     const KvKind a = kKvKinds[i], b = kKvKinds[(i + 1) % kKinds];
     check(kernels, checks, {2, 2, 24, 16, 83, a, b, 1 << 30, 0, 0, false, false, false, 16});
@@ -240,7 +249,8 @@ void attention_suite(const Kernels& kernels, Checks& checks) {
                                    false, true});
     check(kernels, checks, {2, 3, 18, 16, 150, a, c, 1 << 30, 0, 0, false, false, false, 0, false,
                             true});
-    check(kernels, checks, {1, 2, 64, 32, 200, c, a, 70, 0, 0, true, false, false, 40, false, true});
+    check(kernels, checks,
+          {1, 2, 64, 32, 200, c, a, 70, 0, 0, true, false, false, 40, false, true});
     check(kernels, checks, {1, 20, 80, 16, 140, a, a, 1 << 30, 0, 0, true, true, true, 64, true,
                             true});
   }

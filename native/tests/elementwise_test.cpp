@@ -192,7 +192,8 @@ void check_embed(const Kernels& kernels, Checks& checks) {
         backend.embed({table.bytes.data(), table.row_bytes, width, codec,
                        ordered ? order : nullptr, ids, y.data(), 1.0f, nullptr},
                       4);
-        checks.equal(y, want, std::string(facts(codec).name) + " rows of width " + std::to_string(width));
+        checks.equal(y, want,
+                     std::string(facts(codec).name) + " rows of width " + std::to_string(width));
         for (size_t i = 0; i < want.size(); ++i) want[i] = want[i] * 0.6f + residual[i];
         backend.embed({table.bytes.data(), table.row_bytes, width, codec,
                        ordered ? order : nullptr, ids, y.data(), 0.6f, residual.data()},

@@ -247,7 +247,8 @@ void check_routing(const Kernels& kernels, Checks& checks) {
     const float* of = logits.data() + row * kCount;
     std::vector<int32_t> order(kCount);
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [of](int32_t a, int32_t b) { return of[a] > of[b]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [of](int32_t a, int32_t b) { return of[a] > of[b]; });
     double total = 0;
     for (int64_t i = 0; i < kMost; ++i) {
       total += std::exp(static_cast<double>(of[order[static_cast<size_t>(i)]]));

@@ -38,16 +38,16 @@ void check_shape(const Kernels& kernels, Checks& checks, Codec codec, const Shap
   const std::vector<float> x = random.values(all * shape.in, 2.0f);
   const std::vector<float> bias = random.values(shape.out);
   const std::vector<float> residual = random.values(all * shape.out);
-  const std::string name = std::string("linear ") + facts(codec).name + " " + std::to_string(shape.out) +
-                           " x " + std::to_string(shape.in);
+  const std::string name = std::string("linear ") + facts(codec).name + " " +
+                           std::to_string(shape.out) + " x " + std::to_string(shape.in);
   const std::vector<float> want =
       product_twin(kernels, w, x, all, bias.data(), 0.7f, residual.data());
   for (const int threads : {1, 3}) {
     if (threads > 1 && !stands_for_others(codec)) continue;
     Backend backend(kernels, threads);
     const PackedLinear weight = packed(backend, w, bias);
-    for (const int64_t rows : {int64_t{1}, int64_t{2}, int64_t{5}, int64_t{8}, int64_t{9}, int64_t{16},
-                               int64_t{17}, int64_t{33}, all}) {
+    for (const int64_t rows : {int64_t{1}, int64_t{2}, int64_t{5}, int64_t{8}, int64_t{9},
+                               int64_t{16}, int64_t{17}, int64_t{33}, all}) {
       if ((threads > 1 || !stands_for_others(codec)) && rows != 1 && rows != all) continue;
       const int64_t begin = all - rows;
       std::vector<float> y(static_cast<size_t>(rows * shape.out));
@@ -157,8 +157,9 @@ void check_both_ways(Kernels kernels, Checks& checks) {
     for (const Codec codec : {Codec::q4_0, Codec::q4_k}) check_passes(kernels, checks, codec);
   }
   kernels.unpacks_beside_dots = !kernels.unpacks_beside_dots;
-  for (const Codec codec : {Codec::q8_0, Codec::q4_0, Codec::q4_1, Codec::q5_k, Codec::q4_k, Codec::iq4_xs,
-                            Codec::mxfp4, Codec::i4_128, Codec::u4_128, Codec::tq2_0, Codec::q1_0}) {
+  for (const Codec codec :
+       {Codec::q8_0, Codec::q4_0, Codec::q4_1, Codec::q5_k, Codec::q4_k, Codec::iq4_xs,
+        Codec::mxfp4, Codec::i4_128, Codec::u4_128, Codec::tq2_0, Codec::q1_0}) {
     check_shape(kernels, checks, codec, kBlocksOf256[1]);
   }
 }

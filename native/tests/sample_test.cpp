@@ -139,9 +139,10 @@ void check_masks(Backend& backend, Checks& checks) {
                 name);
     masks[5].assign(static_cast<size_t>(words), 0u);
     if (n < width) masks[5].back() |= uint32_t{1} << (n % 32);  // of padding, which is never drawn
-    checks.that(backend.sample(logits.data(), width, n, with_mask, got.data(), &bad) == kAllMasked &&
-                    bad == 5,
-                name + ", none of them allowed");
+    checks.that(
+        backend.sample(logits.data(), width, n, with_mask, got.data(), &bad) == kAllMasked &&
+            bad == 5,
+        name + ", none of them allowed");
   }
 }
 

@@ -12,10 +12,9 @@ namespace {
 const Kernels* tried;
 
 const Product& faulting(Codec codec, bool many_rows) {
-  static const Product product = {false, 64,
-                                  [](const LinearArgs&, const PanelRange&, int64_t, int64_t, void*) {
-                                    raise(SIGILL);
-                                  }};
+  static const Product product = {
+      false, 64,
+      [](const LinearArgs&, const PanelRange&, int64_t, int64_t, void*) { raise(SIGILL); }};
   return many_rows ? product : tried->product(codec, false);
 }
 

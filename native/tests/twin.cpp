@@ -107,7 +107,9 @@ void add_block(StoredMatrix& w, Random& random, uint8_t* block) {
   } else if constexpr (f.scales == Scales::single) {
     const float single = from_f16(d) * 1.37f;
     std::memcpy(block, &single, 4);
-    if constexpr (f.mins) block[4] = static_cast<uint8_t>(random.below(f.most < 255 ? f.most + 2 : 256));
+    if constexpr (f.mins) {
+      block[4] = static_cast<uint8_t>(random.below(f.most < 255 ? f.most + 2 : 256));
+    }
   } else if constexpr (f.scales == Scales::folded) {
     const float single = from_f16(d) * 1.37f;
     std::memcpy(block, &single, 4);

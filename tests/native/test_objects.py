@@ -1,4 +1,4 @@
-"""Object files of the dispatch levels: nothing compiled for one can run in the path of another."""
+"""Sources of the kernels, and object files of levels: nothing compiled for one runs in another."""
 
 from __future__ import annotations
 
@@ -25,6 +25,18 @@ def check(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, str(CHECK), str(folder)], capture_output=True, text=True, timeout=60
     )
+
+
+def test_native_lines_have_at_most_100_columns() -> None:
+    sources = [*ROOT.glob("native/**/*.h"), *ROOT.glob("native/**/*.cpp")]
+    assert sources
+    longest = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in sources
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if len(line) > 100
+    ]
+    assert not longest
 
 
 @pytest.mark.process

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -82,6 +83,27 @@ def test_the_line_for_people(started: Callable[..., Process], model: Path) -> No
     assert process.ready.startswith(f"headrace serves {model.stem} at http://127.0.0.1:")
     address = process.ready.removeprefix(f"headrace serves {model.stem} at ").partition("/v1")[0]
     assert f"{address}/v1, chat at {address}/ (ready in " in process.ready
+
+
+_ENDS_AS_IT_TRIMS = """
+import os, signal, sys
+from headrace.config import EngineConfig, ServerConfig
+from headrace.server import run
+from headrace.server.admission import heap
+heap.trim_heap = lambda: os.kill(os.getpid(), signal.SIGTERM)
+sys.exit(run.serve(EngineConfig(model=sys.argv[1], backend="reference"), ServerConfig(port=0)))
+"""
+
+
+@pytest.mark.process
+def test_what_loading_freed_goes_back_to_the_system(model: Path) -> None:
+    """This server ends as it trims its heap; one that does not trim it is killed by the limit."""
+    done = subprocess.run(
+        [sys.executable, "-c", _ENDS_AS_IT_TRIMS, str(model)],
+        capture_output=True, text=True, timeout=READY_TIMEOUT_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "headrace serves" in done.stdout
 
 
 @pytest.mark.process

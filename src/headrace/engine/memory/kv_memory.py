@@ -315,8 +315,9 @@ class _Room(NamedTuple):
         shortest = "one block" if blocks == 1 else f"a request of {length} tokens"
         subject = shortest if asked is None else f"--max-model-len is {length}, which"
         return ConfigError(
-            f"{subject} does not fit in the KV cache: it needs {blocks} blocks of "
-            f"{config.block_size} tokens, {blocks} x {block_bytes} = "
+            f"{subject} does not fit in the KV cache: it needs {blocks} "
+            f"block{'' if blocks == 1 else 's'} of {config.block_size} tokens, "
+            f"{blocks} x {block_bytes} = "
             f"{_in_mib(blocks * block_bytes)}; there is room for {held} tokens ({budget}). "
             f"{remedy}."
         )
