@@ -18,11 +18,13 @@ import numpy as np
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
-from headrace.engine.messages import Submit
+from headrace.engine.messages import Output, Submit
 from headrace.engine.params import SamplingParams
 from headrace.models.cost import CostModel, LayerCost
 from headrace.models.layer_cache import LayerKV, cache_layout
+from headrace.ops.device import DeviceOps
 from headrace.ops.kv import AttentionShape, KVCacheArrays, KVCacheSpec, RaggedBatch
+from headrace.ops.recording import RecordingOps
 
 VOCAB = 1000
 STEPS = 300
@@ -30,19 +32,13 @@ GEMMA3_4B = [LayerKV(1, 2, 1024 if layer % 6 else 0) for layer in range(1, 35)]
 """29 layers with a window and 5 without: 34 block tables."""
 
 
-class NoOps:
+class NoOps(DeviceOps, RecordingOps):
     """Backend of the figures: answers without computing."""
 
     name, level, num_threads = "none", "none", 1
-    expert_layers, is_asynchronous = 0, False
+    expert_layers = 0
 
     def expert_cache_stats(self) -> None:
-        return None
-
-    def memory(self) -> None:
-        return None
-
-    def fault_of(self, error: Exception) -> None:
         return None
 
     def kv_cache(self, spec: KVCacheSpec) -> KVCacheArrays:
@@ -81,18 +77,27 @@ class NoModel:
 
 
 def decode_step_us(
-    num_requests: int, prompt_tokens: int, model: NoModel | None = None, **params: Any
+    num_requests: int,
+    prompt_tokens: int,
+    model: NoModel | None = None,
+    *,
+    steps: int = STEPS,
+    **params: Any,
 ) -> float:
     """Median microseconds of a step in which `num_requests` decode."""
-    config = EngineConfig(num_gpu_blocks_override=1 << 18, max_num_batched_tokens=2048)
+    config = EngineConfig(
+        num_gpu_blocks_override=1 << 18, max_num_batched_tokens=2048,
+        # Every token is 1, so that each guess would come true and a step give several.
+        speculative_config="none",
+    )  # fmt: skip
     core = EngineCore(model or NoModel(), NoOps(), config, num_tokens=VOCAB)  # type: ignore[arg-type]
-    chosen = SamplingParams(max_tokens=STEPS + 50, ignore_eos=True, **params)
+    chosen = SamplingParams(max_tokens=steps + 50, ignore_eos=True, **params)
     for index in range(num_requests):
         prompt = [(index + i) % VOCAB for i in range(prompt_tokens)]
         core.submit(Submit(str(index), prompt, chosen))
     while any(each.lag != 1 for each in core.scheduler.running) or core.scheduler.waiting:
-        core.step()
-    return _median_us(core, STEPS)
+        _check(core.step())
+    return _median_us(core, steps)
 
 
 def prefill_step_us(chunk_tokens: int) -> float:
@@ -100,7 +105,7 @@ def prefill_step_us(chunk_tokens: int) -> float:
     config = EngineConfig(num_gpu_blocks_override=1 << 14, max_num_batched_tokens=chunk_tokens)
     core = EngineCore(NoModel(), NoOps(), config, num_tokens=VOCAB)  # type: ignore[arg-type]
     core.submit(Submit("0", [i % VOCAB for i in range(32000)], SamplingParams(max_tokens=1)))
-    core.step()
+    _check(core.step())
     return _median_us(core, 32000 // chunk_tokens - 2)
 
 
@@ -108,9 +113,20 @@ def _median_us(core: EngineCore, steps: int) -> float:
     times = []
     for _ in range(steps):
         start = time.perf_counter()
-        core.step()
+        outputs = core.step()
         times.append(time.perf_counter() - start)
+        _check(outputs)
     return statistics.median(times) * 1e6
+
+
+def _check(outputs: Sequence[Output]) -> None:
+    """A request that failed, or none left, makes steps that cost nothing."""
+    for output in outputs:
+        if output.finish_reason is not None:
+            raise RuntimeError(
+                f"request {output.request_id} ended while steps were timed: "
+                f"{output.finish_reason} {output.error or ''}"
+            )
 
 
 def main() -> None:
