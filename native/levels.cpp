@@ -131,7 +131,8 @@ const Kernels& select_level(const std::string& name) {
   std::string usable;
   for (const std::string& other : usable_levels()) usable += ", " + other;
   throw std::invalid_argument("level '" + name +
-                              "' is not available on this machine; choose one of auto" + usable);
+                              "' is not available on this machine; --cpu-level is one of auto" +
+                              usable);
 }
 
 }  // namespace headrace

@@ -29,7 +29,7 @@ REFERENCES = {
         "quantization": "quantization",
     },
 }  # fmt: skip
-TODAY = dt.date(2026, 11, 30)
+TODAY = dt.date(2026, 12, 1)
 
 
 @pytest.fixture(scope="module")

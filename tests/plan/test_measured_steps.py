@@ -147,8 +147,7 @@ def test_later_results_of_a_model_keep_what_drafts_cost() -> None:
 
 def test_a_simulated_step_takes_what_drafts_add_and_passes() -> None:
     # Two rows of 3 drafts at a context of 50 each, beside 7 tokens of a prompt.
-    drafts = 2 * pairs_of(50, 3)
-    load = StepLoad(2, 6, 100, 7, drafts + pairs_of(0, 7))
+    load = StepLoad(2, 6, 100, 7, pairs_of(0, 7), 2 * pairs_of(50, 3))
     without = StepLoad(2, 0, 100, 7, pairs_of(0, 7))
     plain = LINE.seconds(StepLoad(2, 0, 200))
     added = plain * (STEPS.step_ratio(2, 8) - 1)
@@ -159,7 +158,7 @@ def test_a_simulated_step_takes_what_drafts_add_and_passes() -> None:
     passes = DraftTimes(steps=STEPS, draft="small").seconds(LINE, load) - alone
     assert passes == pytest.approx(3 * ratio * plain)
     assert DraftTimes(steps=STEPS).seconds(LINE, without) == LINE.seconds(without)
-    beyond = StepLoad(9, 9, 900, 0, 9 * pairs_of(100, 1))
+    beyond = StepLoad(9, 9, 900, 0, 0, 9 * pairs_of(100, 1))
     assert DraftTimes(steps=STEPS).seconds(LINE, beyond) == LINE.seconds(beyond)
 
 

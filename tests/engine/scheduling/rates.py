@@ -21,6 +21,6 @@ class Rates(NamedTuple):
         return (
             self.decode_s * load.decodes
             + self.token_s * load.prompt_tokens
-            + self.pair_s * load.pairs
+            + self.pair_s * (load.pairs + load.draft_pairs)
             + self.context_s * load.context_tokens
         )

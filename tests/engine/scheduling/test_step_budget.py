@@ -97,6 +97,21 @@ def test_those_that_pass_take_at_most_half_of_the_time_that_is_left() -> None:
     assert budget.num_tokens == 508 - 30
 
 
+def test_where_decoding_takes_all_the_time_one_that_passes_and_the_one_passed_get_the_least() -> (
+    None
+):
+    budget = budget_of(Rates(decode_s=1.0, token_s=0.001), 0.1)
+    passing = budget.of_passing()
+    most = passing.num_tokens
+    assert passing.room(0) == LEAST_PROMPT_TOKENS
+    passing.take_prompt(0, 40, LEAST_PROMPT_TOKENS)
+    assert passing.room(0) == 0
+    budget.join(passing, most)
+    assert budget.room(3000) == LEAST_PROMPT_TOKENS
+    budget.take_prompt(3000, 4000, LEAST_PROMPT_TOKENS)
+    assert budget.is_spent
+
+
 class Told:
     """An engine whose scheduler has these rates, with a stream that runs."""
 
@@ -282,6 +297,16 @@ def test_a_disturbed_step_counts_for_nearly_nothing() -> None:
         times.note(load, 0.1)
     times.note(load, 30.0)
     assert times.seconds(load) == pytest.approx(0.1, rel=0.01)
+
+
+def test_pairs_of_drafts_are_in_what_steps_with_drafts_take() -> None:
+    """These were learned with their attention, so that it is not counted once more."""
+    times = MeasuredTimes(costs_of(0.04), PAIR)
+    load = DECODES.with_prompt(500, 40)
+    for _ in range(10):
+        times.note(load._replace(draft_pairs=10**6), 0.1)
+    assert times.seconds(load) == pytest.approx(0.1, rel=0.02)
+    assert times.seconds(load._replace(draft_pairs=10**6)) == times.seconds(load)
 
 
 def test_rates_are_never_below_zero() -> None:

@@ -31,8 +31,8 @@ def memory_report(info: EngineInfo) -> list[str]:
     source = f" ({info.kv_budget})" if info.kv_budget else ""
     lines = [
         f"{available}beside {_mib(info.weight_bytes)} of weights ({info.weight_codec})",
-        f"KV cache: {_mib(info.kv_bytes)}{source}: {info.num_blocks:,} blocks of "
-        f"{info.block_size} tokens, {block_bytes:,} bytes each; a token costs "
+        f"KV cache: {_mib(info.kv_bytes)}{source}: {info.num_blocks:,} "
+        f"block{'' if info.num_blocks == 1 else 's'} of {info.block_size} tokens, {block_bytes:,} bytes each; a token costs "
         f"{_token_costs(info, block_bytes)}",
         f"longest request: {longest:,} tokens, prompt and output; at once fit {counts}",
     ]

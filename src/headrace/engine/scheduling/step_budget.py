@@ -7,7 +7,8 @@ are measured (measured_times.py), a simulation's are the planner's, and nobody h
 Which tokens a step computes changes no answer, so that a wrong prediction costs time only.
 
 The first prompt of a step gets LEAST_PROMPT_TOKENS whatever the prediction says, so that it comes
-to its end however long decoding alone takes.
+to its end however long decoding alone takes; so does the first of those that pass it, which would
+else wait for its end.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class StepLoad(NamedTuple):
     """Tokens that decodes attend to, of all together."""
     prompt_tokens: int = 0
     pairs: int = 0
-    """Pairs of a token of a prompt, or a draft, and a token that it attends to."""
+    """Pairs of a token of a prompt and a token that it attends to."""
+    draft_pairs: int = 0
+    """The same of drafts."""
 
     def with_prompt(self, start: int, count: int) -> StepLoad:
         """The same with tokens [start, start + count) of a prompt."""
@@ -66,7 +69,7 @@ def pairs_of(start: int, count: int) -> int:
 
 def load_of(rows: Iterable[Row]) -> StepLoad:
     """Of the rows of a step that is not completed yet."""
-    decodes = drafts = context = tokens = pairs = 0
+    decodes = drafts = context = tokens = pairs = draft_pairs = 0
     for row in rows:
         own = row.num_tokens - len(row.drafts.token_ids)
         if own == 1 and row.request.first_token_s is not None:
@@ -77,8 +80,8 @@ def load_of(rows: Iterable[Row]) -> StepLoad:
             pairs += pairs_of(row.start, own)
         if own < row.num_tokens:
             drafts += row.num_tokens - own
-            pairs += pairs_of(row.start + own, row.num_tokens - own)
-    return StepLoad(decodes, drafts, context, tokens, pairs)
+            draft_pairs += pairs_of(row.start + own, row.num_tokens - own)
+    return StepLoad(decodes, drafts, context, tokens, pairs, draft_pairs)
 
 
 class StepBudget:

@@ -40,7 +40,5 @@ class DraftTimes:
         tokens = load.decodes + load.drafts
         if not self.steps.knows(load.decodes, tokens):
             return latency.seconds(load) + passes
-        # Each draft attends to the context and the drafts before it; rows have as many of them.
-        pairs = round(each * load.context_tokens + load.decodes * each * (each + 1) / 2)
-        without = load._replace(drafts=0, pairs=max(0, load.pairs - pairs))
+        without = load._replace(drafts=0, draft_pairs=0)
         return latency.seconds(without) + self.steps.added_s(load.decodes, tokens, plain_s) + passes

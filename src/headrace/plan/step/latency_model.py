@@ -63,7 +63,7 @@ class LatencyModel:
         return (
             self.step_s
             + self.prefill_token_s * (load.prompt_tokens + load.drafts)
-            + self.prefill_pair_s * load.pairs
+            + self.prefill_pair_s * (load.pairs + load.draft_pairs)
             + self.decode_request_s * load.decodes
             + self.decode_context_token_s * load.context_tokens
         )
