@@ -48,32 +48,55 @@ HEADRACE_UNROLL
   return total;
 }
 
-// Loops over chains are unrolled, or the chains would lie in memory.
+// Loops over chains are unrolled, or the chains would lie in memory. Products are added as the
+// quickest kinds of weights have it (int8_rows.h): in 16 bits, as many as those of the least bytes,
+// where the level has such sums, or the rate would be no limit of theirs.
+template <int kChains>
 static float multiply_bytes(int64_t rounds) {
   const uint8_t ones[64] = {1};
   const Quads w = quads(load_bytes(ones));
-  int8_t x[kProbeChains][4] = {};
-  ISum n[kProbeChains];
+  int8_t x[kChains][4] = {};
+  ISum n[kChains];
 HEADRACE_UNROLL
-  for (int i = 0; i < kProbeChains; ++i) {
+  for (int i = 0; i < kChains; ++i) {
     n[i] = isum(i);
     x[i][0] = static_cast<int8_t>(i);
   }
-  for (int64_t round = 0; round < rounds; ++round) {
-    // Bytes that could have changed: where a dot product is several instructions, products of
-    // others would be computed once, and only added in every round.
+  // Bytes that could have changed: where a dot product is several instructions, products of others
+  // would be computed once, and only added in every round.
+  const auto changed = [&] {
     if constexpr (!kDotIsOne) asm volatile("" : : "r"(x) : "memory");
+  };
+  int64_t round = 0;
+  if constexpr (kSumsIn16) {
+    for (; round + kFours <= rounds; round += kFours) {
+      Quads sums[kChains];
 HEADRACE_UNROLL
-    for (int i = 0; i < kProbeChains; ++i) n[i] = dot4(n[i], w, x[kDotIsOne ? 0 : i]);
+      for (int four = 0; four < kFours; ++four) {
+        changed();
+HEADRACE_UNROLL
+        for (int i = 0; i < kChains; ++i) {
+          const Quads product = products16(w, x[i]);
+          sums[i] = four == 0 ? product : add16(sums[i], product);
+        }
+      }
+HEADRACE_UNROLL
+      for (int i = 0; i < kChains; ++i) n[i] = widen16(n[i], sums[i]);
+    }
+  }
+  for (; round < rounds; ++round) {
+    changed();
+HEADRACE_UNROLL
+    for (int i = 0; i < kChains; ++i) n[i] = dot4(n[i], w, x[kDotIsOne ? 0 : i]);
   }
   float total = 0;
 HEADRACE_UNROLL
-  for (int i = 0; i < kProbeChains; ++i) total += sum(to_float(n[i]));
+  for (int i = 0; i < kChains; ++i) total += sum(to_float(n[i]));
   return total;
 }
 
 static float probe_multiply(Operands kind, int64_t rounds) {
-  return kind == Operands::int8 ? multiply_bytes(rounds) : multiply_floats(rounds);
+  return kind == Operands::int8 ? multiply_bytes<kProbeChains>(rounds) : multiply_floats(rounds);
 }
 
 }  // namespace

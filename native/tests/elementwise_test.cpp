@@ -211,6 +211,13 @@ void check_probe(const Kernels& kernels, Checks& checks) {
     if (kernels.probe_ops[static_cast<int>(kind)] == 0) continue;
     checks.that(std::isfinite(kernels.probe_multiply(kind, 3)), "multiplies of the probe");
   }
+  // Bytes' products are added up in 16 bits or one by one: each round adds the same all the same.
+  const auto added = [&](int64_t rounds) {
+    return kernels.probe_multiply(Operands::int8, rounds) -
+           kernels.probe_multiply(Operands::int8, 0);
+  };
+  checks.that(added(3) * 19 == added(19) * 3 && added(16) * 19 == added(19) * 16,
+              "rounds of the probe");
   const std::vector<float> ones(static_cast<size_t>(kProbeBytes) / 2, 1.0f);
   const int64_t bytes = static_cast<int64_t>(ones.size() * sizeof(float));
   checks.that(kernels.probe_read(reinterpret_cast<const uint8_t*>(ones.data()), bytes) ==
