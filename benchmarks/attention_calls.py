@@ -37,6 +37,7 @@ import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.contexts import BLOCK_SIZE, batch_of, pieces
 from benchmarks.listed import Names, Numbers, Sizes, levels
 from benchmarks.turns import Limits, clock_of, in_turns, measured_limits
 from headrace.ops.cpu import CpuOps
@@ -48,8 +49,6 @@ from headrace.ops.kv import (
     KVCodec,
     RaggedBatch,
 )
-
-BLOCK_SIZE, WRITTEN_TOKENS = 32, 512
 
 
 class Variant(NamedTuple):
@@ -130,25 +129,6 @@ def tables_of(work: Work) -> tuple[dict[str, npt.NDArray[np.int32]], int]:
     return {"apart": apart, "shared": shared}, blocks
 
 
-def batch_of(start: int, tokens: int, tables: npt.NDArray[np.int32]) -> RaggedBatch:
-    """So many tokens of each request, from a position on."""
-    starts = (np.arange(len(tables) + 1) * tokens).astype(np.int32)
-    return RaggedBatch(
-        token_ids=np.zeros(starts[-1], np.int32),
-        positions=np.tile(np.arange(start, start + tokens, dtype=np.int32), len(tables)),
-        query_start=starts,
-        block_tables=(tables,),
-        logit_rows=starts[1:] - 1,
-    )
-
-
-def pieces(work: Work) -> Iterator[tuple[int, int]]:
-    """Positions of a request that are written at once; none are of the prefix and behind it."""
-    for begin, end in ((0, work.prefix), (work.prefix, work.depth + work.tokens)):
-        for start in range(begin, end, WRITTEN_TOKENS):
-            yield start, min(start + WRITTEN_TOKENS, end)
-
-
 def token_bytes(spec: KVCacheSpec) -> int:
     """Bytes of K and V of a position in a layer."""
     return spec.token_bytes(spec.place(0))
@@ -166,12 +146,12 @@ def filled(ops: CpuOps, kind: KVCodec, work: Work, megabytes: float) -> KVCacheA
     layers = max(1, -int(-megabytes * 1e6 // read))
     kv = ops.kv_cache(KVCacheSpec.uniform(layers, *kv_of))
     for request in range(work.requests):
-        for start, end in pieces(work):
+        for start, end in pieces(work.prefix, work.depth + work.tokens):
             seed = (start, 0 if end <= work.prefix else request)
             rows = np.random.default_rng(seed).standard_normal(
                 (end - start, shape.row_width), np.float32
             )
-            batch = batch_of(start, end - start, tables["apart"][request : request + 1])
+            batch = batch_of(start, end - start, [tables["apart"][request : request + 1]])
             for layer in range(layers):
                 ops.kv_write(rows, shape, kv, layer, batch)
     return kv
@@ -207,7 +187,7 @@ def lines(
     turns = {kind: count() for kind in kinds}
     calls = {
         Variant(ops.level, kind, ops.num_threads, blocks): calls_of(
-            ops, caches[kind], batch_of(work.depth, work.tokens, of), work, turns[kind]
+            ops, caches[kind], batch_of(work.depth, work.tokens, [of]), work, turns[kind]
         )
         for (ops, kind, (blocks, of)) in product(backends, kinds, tables.items())
     }

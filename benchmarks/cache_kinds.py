@@ -12,22 +12,26 @@ beside bf16 is the median of the quotients of neighbours.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.contexts import BLOCK_SIZE, Table, batch_of, pieces, write_random
 from headrace.config.settings import EngineConfig
 from headrace.engine.memory.kv_memory import kinds_of, spec_of
 from headrace.models import Model, load_model
 from headrace.ops import make_ops
 from headrace.ops.interface import Ops
-from headrace.ops.kv import NEAR_SPAN, KVCacheArrays, RaggedBatch
+from headrace.ops.kv import NEAR_SPAN, KVCacheArrays
 from headrace.weights.open import open_checkpoint
 
-BLOCK_SIZE, PIECE_TOKENS = 32, 512
 KINDS = ("bf16", "fp8", "int8", "q8_0", "q4_0", "q4_0 none", "q8_0 bf16")
 """A type and, behind it, what is near, where that is not by default."""
 
@@ -36,7 +40,7 @@ class Cache(NamedTuple):
     """A KV cache of one request that is full up to some depth."""
 
     kv: KVCacheArrays
-    tables: tuple[np.ndarray, ...]
+    tables: tuple[Table, ...]
     bytes_per_token: int
 
 
@@ -47,7 +51,7 @@ def filled(model: Model, ops: Ops, kind: str, depth: int, tokens: int) -> Cache:
     kinds = kinds_of(EngineConfig(**settings), model.weight_codec)  # type: ignore[arg-type]
     layout = model.cache_layout.stored_as(kinds)
     entries = -(-(depth + tokens) // BLOCK_SIZE)
-    tables: list[np.ndarray] = []
+    tables: list[Table] = []
     blocks = 0
     for group in layout.groups:
         # Of what is near a request keeps its last span: older ones share its blocks here.
@@ -58,28 +62,10 @@ def filled(model: Model, ops: Ops, kind: str, depth: int, tokens: int) -> Cache:
             blocks += held
     kv = ops.kv_cache(spec_of(layout, kinds, BLOCK_SIZE, blocks))
     rng = np.random.default_rng(1)
-    for start in range(0, depth, PIECE_TOKENS):
-        batch = at(start, min(PIECE_TOKENS, depth - start), tuple(tables))
-        shapes = [model.config.attention_of(layer) for layer in range(len(layout.places))]
-        widest = max(shape.row_width for shape in shapes)
-        rows = rng.standard_normal((batch.num_tokens, widest), np.float32)
-        for layer, (shape, place) in enumerate(zip(shapes, layout.places, strict=True)):
-            if place is not None:
-                of_layer = np.ascontiguousarray(rows[:, : shape.row_width])
-                ops.kv_write(of_layer, shape, kv, layer, batch)
+    for start, end in pieces(0, depth):
+        write_random(model, ops, kv, layout, batch_of(start, end - start, tables), rng)
     stored = [kv.spec.token_bytes(place) for place in layout.places if place is not None]
     return Cache(kv, tuple(tables), sum(stored))
-
-
-def at(start: int, count: int, tables: tuple[np.ndarray, ...]) -> RaggedBatch:
-    """Tokens of one request from a position on; the logits of the last."""
-    return RaggedBatch(
-        token_ids=np.full(count, 7, np.int32),
-        positions=np.arange(start, start + count, dtype=np.int32),
-        query_start=np.array([0, count], np.int32),
-        block_tables=tables,
-        logit_rows=np.array([count - 1], np.int32),
-    )
 
 
 def timed(
@@ -93,7 +79,7 @@ def timed(
     rows = rng.standard_normal((given.tokens, shape.row_width), np.float32)
     for turn in range(given.rounds + 2):
         for kind, cache in caches.items():
-            batch = at(depth, given.tokens, cache.tables)
+            batch = batch_of(depth, given.tokens, cache.tables)
             begin = time.perf_counter()
             if given.attention:
                 ops.paged_attention(rows, shape, cache.kv, 0, batch)
@@ -114,8 +100,9 @@ def timed(
     return taken
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("model")
     parser.add_argument("--depths", default="1024,4096,16384")
     parser.add_argument("--kinds", default=",".join(KINDS))
@@ -124,7 +111,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--tokens", type=int, default=1, help="tokens of a pass")
     parser.add_argument("--attention", action="store_true", help="of one layer, and nothing else")
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     ops = make_ops("cpu", cpu_level=given.level, threads=given.threads)
     depths = [int(depth) for depth in given.depths.split(",")]
     model = load_model(open_checkpoint(given.model), ops, max_positions=max(depths) + given.tokens)

@@ -29,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -157,20 +157,21 @@ def _summary(values: list[float]) -> str:
     return f"{statistics.median(values):.2f} [{min(values):.2f}..{max(values):.2f}]"
 
 
-def _lines(runs: Mapping[str, list[Run]]) -> Iterator[str]:
+def lines(runs: Mapping[str, list[Run]]) -> Iterator[str]:
+    """The table: a line for each server, and one for each phase of headrace's load."""
     yield f"{'server':18} {'ready s':>20} {'first token s':>20} {'peak Pss GB':>11} {'at rest':>7}"
-    for name, them in runs.items():
-        timed = [run for run in them if run.peak_bytes is None]
+    for name, of_server in runs.items():
+        timed = [run for run in of_server if run.peak_bytes is None]
         ready = _summary([run.ready_s for run in timed])
         first = _summary([run.first_token_s for run in timed])
-        peak_gb = max(run.peak_bytes or 0 for run in them) / 1e9
-        idle_gb = max(run.idle_bytes or 0 for run in them) / 1e9
+        peak_gb = max(run.peak_bytes or 0 for run in of_server) / 1e9
+        idle_gb = max(run.idle_bytes or 0 for run in of_server) / 1e9
         yield f"{name:18} {ready:>20} {first:>20} {peak_gb:11.2f} {idle_gb:7.2f}"
     for phase in runs["headrace"][0].phases_s:
         yield f"  {phase:18} {_summary([run.phases_s[phase] for run in runs['headrace']])}"
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("model", nargs="?", help="a file or folder; default: the embedded model")
@@ -178,7 +179,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--touch", type=float, default=0.0, help="GB of memory, before every run")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     if options.peer and not options.model:
         parser.error("--peer needs a MODEL both can load")
     if options.model and not Path(options.model).exists():
@@ -206,7 +207,7 @@ def main() -> None:
         }
         print(json.dumps(result))
         return
-    print(f"{options.runs} runs each", *_lines(runs), sep="\n")
+    print(f"{options.runs} runs each", *lines(runs), sep="\n")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -93,8 +94,9 @@ def _measured(options: argparse.Namespace) -> Run:
     )  # fmt: skip
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     """Measure and print."""
+    words = sys.argv[1:] if words is None else words
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("model")
     parser.add_argument("--streams", type=int, default=32)
@@ -103,7 +105,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--mode", choices=("on", "off"), help="measure this one, in this process")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     if options.mode is not None:
         print(json.dumps(_measured(options)))
         return
@@ -111,7 +113,7 @@ def main() -> None:
     rows = []
     for seed in range(options.rounds):
         for mode in ("off", "on"):
-            command = [sys.executable, *sys.argv, "--mode", mode, "--seed", str(seed)]
+            command = [sys.executable, __file__, *words, "--mode", mode, "--seed", str(seed)]
             reply = subprocess.run(command, check=True, capture_output=True, text=True)
             run = Run(*json.loads(reply.stdout.splitlines()[-1]))
             rows.append(

@@ -24,7 +24,7 @@ import statistics
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -165,7 +165,7 @@ class Steps:
         return found
 
     def reading(self, depth: int, size: int, steps: int) -> Column:
-        """A step that reads the `size` tokens of a prompt behind `depth` others."""
+        """A step that reads the `size` tokens of a prompt behind `depth` others, whole steps."""
 
         def prepare() -> None:
             self._submit(depth + size, 1)
@@ -252,20 +252,25 @@ def measured(config: EngineConfig, options: argparse.Namespace, *, clocked: bool
     return columns + [steps.reading(depth, size, few) for depth in options.prompts]
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("model", nargs="?", default="")
     parser.add_argument("--requests", type=int, nargs="*", default=[1, 8, 32])
-    parser.add_argument("--prompts", type=int, nargs="*", default=[0], help="depths")
+    parser.add_argument("--prompts", type=int, nargs="*", default=[0], help="depths, whole steps")
     parser.add_argument("--steps", type=int, default=24, help="with a clock, and as many without")
     parser.add_argument("--cpu-time", action="store_true", help="CPU time of one thread")
     parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     config = EngineConfig(
         model=options.model, threads=1 if options.cpu_time else None, enable_prefix_caching=False,
         speculative_config="none", max_step_ms=0,
     )  # fmt: skip
+    if uneven := [depth for depth in options.prompts if depth % config.max_num_batched_tokens]:
+        parser.error(
+            f"--prompts {uneven[0]}: no multiple of {config.max_num_batched_tokens}, the tokens of "
+            "a step"
+        )
     plain = measured(config, options, clocked=False)
     anew = measured(replace(config, enforce_eager=True), options, clocked=True)
     profiles = [Profile(*columns) for columns in zip(plain, anew, strict=True)]

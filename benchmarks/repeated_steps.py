@@ -1,4 +1,4 @@
-"""What repeating steps saves: `python -m benchmarks.repeated_steps [MODEL]`.
+"""What repeating steps saves.
 
     python -m benchmarks.repeated_steps [MODEL] [--streams 1 8 32] [--pairs 8] [--tokens 160]
 
@@ -14,6 +14,7 @@ import itertools
 import json
 import statistics
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -25,7 +26,7 @@ from headrace.config import EngineConfig
 from headrace.engine.load import load_engine
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(
         description=__doc__, allow_abbrev=False, formatter_class=argparse.RawTextHelpFormatter
@@ -35,7 +36,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=160, help="of an answer")
     parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     facts = surroundings(datetime.now())
     cores = []
     for eager in (True, False):

@@ -16,13 +16,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import random
 import statistics
 import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -34,12 +35,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.markdown import number, surroundings, surroundings_line, table, tell
 from benchmarks.standalone import standalone
+from benchmarks.streamed import arrivals_s
 from headrace.page.plots.frame import Key, Plot
 from headrace.page.plots.lines import Axis, Line, Point, lines_plot
 
 LIMIT_S = 900.0
-SETTLE_S = 3.0
-"""Seconds that streams run before the first prompt comes."""
 
 
 class Turn(NamedTuple):
@@ -62,52 +62,36 @@ class Turn(NamedTuple):
         ]
 
 
-async def _stream(
-    client: httpx.AsyncClient, model: str, prompt: list[int], tokens: int, start_s: float
-) -> list[float]:
-    """When tokens arrived."""
-    body = {
-        "model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0,
-        "ignore_eos": True, "stream": True, "return_token_ids": True,
-    }  # fmt: skip
-    arrivals: list[float] = []
-    async with client.stream("POST", "/v1/completions", json=body) as reply:
-        reply.raise_for_status()
-        async for line in reply.aiter_lines():
-            if line.startswith("data: {"):
-                arrivals.append(time.perf_counter() - start_s)
-    return arrivals
-
-
 def _prompt(rng: random.Random, tokens: int) -> list[int]:
     return [rng.randrange(256) for _ in range(tokens)]
 
 
-async def _measure(url: str, model: str, options: argparse.Namespace, seed: int) -> Turn:
+async def _measured(url: str, model: str, options: argparse.Namespace, seed: int) -> Turn:
     rng = random.Random(seed)
     streams = [_prompt(rng, options.stream_prompt) for _ in range(options.streams)]
     prompts = [_prompt(rng, options.prompt) for _ in range(options.prompts)]
     limits = httpx.Limits(max_connections=len(streams) + len(prompts) + 1)
     async with httpx.AsyncClient(base_url=url, timeout=LIMIT_S, limits=limits) as client:
         # Rates of prompts are learned from one as those of streams are from what they do.
-        warm = _prompt(rng, options.stream_prompt)
-        await _stream(client, model, warm, 8, 0.0)
+        await arrivals_s(client, model, _prompt(rng, options.stream_prompt), 8)
         start_s = time.perf_counter()
 
-        async def late(number: int, prompt: list[int]) -> tuple[float, float]:
-            await asyncio.sleep(SETTLE_S + number * options.every)
-            sent_s = time.perf_counter() - start_s
-            arrivals = await _stream(client, model, prompt, options.answer, start_s)
-            return sent_s, arrivals[0]
+        async def stream(prompt: list[int]) -> list[float]:
+            found = await arrivals_s(client, model, prompt, options.tokens)
+            return [arrived_s - start_s for arrived_s in found]
 
-        running = asyncio.gather(
-            *(_stream(client, model, prompt, options.tokens, start_s) for prompt in streams)
-        )
-        reads = asyncio.gather(*(late(number, prompt) for number, prompt in enumerate(prompts)))
-        arrivals, found = await running, await reads
+        async def read(number: int, prompt: list[int]) -> tuple[float, float]:
+            await asyncio.sleep(options.settle + number * options.every)
+            sent_s = time.perf_counter() - start_s
+            found = await arrivals_s(client, model, prompt, options.answer)
+            return sent_s, found[0] - start_s
+
+        running = asyncio.gather(*map(stream, streams))
+        reads = asyncio.gather(*(read(number, prompt) for number, prompt in enumerate(prompts)))
+        arrivals, prompts_read = await running, await reads
         wall_s = time.perf_counter() - start_s
         metrics = _figures((await client.get("/metrics")).text)
-    return Turn(arrivals, found, wall_s, metrics)
+    return Turn(arrivals, prompts_read, wall_s, metrics)
 
 
 def _figures(metrics: str) -> dict[str, float]:
@@ -130,10 +114,19 @@ def _turn(options: argparse.Namespace, limit_ms: int, seed: int) -> Turn:
     try:
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
-        return asyncio.run(_measure(ready["url"], ready["model"], options, seed))
+        return asyncio.run(_measured(ready["url"], ready["model"], options, seed))
     finally:
         process.terminate()
         process.wait(timeout=60)
+
+
+def covered_s(intervals: Iterable[tuple[float, float]]) -> float:
+    """Seconds that lie in any of these; what lies in several counts once."""
+    total_s, covered_to_s = 0.0, -math.inf
+    for begin_s, end_s in sorted(intervals):
+        total_s += max(0.0, end_s - max(begin_s, covered_to_s))
+        covered_to_s = max(covered_to_s, end_s)
+    return total_s
 
 
 def _percentile(values: Sequence[float], share: float) -> float | None:
@@ -146,11 +139,12 @@ def _ms(seconds: float | None) -> str | None:
     return number(None if seconds is None else 1e3 * seconds, 0)
 
 
-def _row(name: str, turn: Turn, options: argparse.Namespace) -> list[object]:
+def row(name: str, turn: Turn, options: argparse.Namespace) -> list[object]:
+    """A line of the table."""
     beside, alone = turn.waits(beside=True), turn.waits(beside=False)
     tokens = options.streams * (options.stream_prompt + options.tokens)
     tokens += options.prompts * (options.prompt + options.answer)
-    reading_s = sum(first - sent for sent, first in turn.reads)
+    reading_s = covered_s(turn.reads)
     outputs = sum(
         1
         for stream in turn.arrivals
@@ -191,7 +185,7 @@ def plot_of(turns: Sequence[tuple[str, Turn]], target_ms: int) -> Plot | None:
     )  # fmt: skip
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("model")
@@ -201,13 +195,16 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=1)
     parser.add_argument("--prompt", type=int, default=8192)
     parser.add_argument("--answer", type=int, default=16)
+    parser.add_argument(
+        "--settle", type=float, default=3.0, help="seconds of the streams before the first prompt"
+    )
     parser.add_argument("--every", type=float, default=20.0, help="seconds between prompts")
     parser.add_argument("--max-step-ms", type=int, default=100)
     parser.add_argument("--kv-cache-memory-bytes", type=int, default=5_000_000_000)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--plot", type=Path, help="SVG file of the last round")
     parser.add_argument("--json", type=Path, help="file for all times")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     facts = surroundings(datetime.now(UTC))
     names = {0: "no limit", options.max_step_ms: f"{options.max_step_ms} ms"}
     turns: list[tuple[str, Turn]] = []
@@ -221,11 +218,14 @@ def main() -> None:
     if options.json is not None:
         saved: list[dict[str, Any]] = [{"name": name, **turn._asdict()} for name, turn in turns]
         options.json.write_text(json.dumps(saved))
-    print(table(_COLUMNS, [_row(name, turn, options) for name, turn in turns]))
+    print(table(_COLUMNS, [row(name, turn, options) for name, turn in turns]))
     print(f"\n{surroundings_line(facts)}")
-    plot = plot_of(turns[-len(names) :], options.max_step_ms)
-    if options.plot is not None and plot is not None:
-        options.plot.write_text(standalone(plot))
+    if options.plot is not None:
+        plot = plot_of(turns[-len(names) :], options.max_step_ms)
+        if plot is None:
+            tell(f"{options.plot} is not written: the streams ran for less than a second")
+        else:
+            options.plot.write_text(standalone(plot))
 
 
 if __name__ == "__main__":

@@ -172,8 +172,9 @@ def command_of(words: Sequence[str], out: str) -> str:
     return " ".join(["python -m benchmarks.storage_kinds", *named])
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     """Measure, and write the recording."""
+    words = sys.argv[1:] if words is None else words
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawTextHelpFormatter)  # fmt: skip
     parser.add_argument("--out", type=Path, required=True, metavar="FILE")
@@ -181,11 +182,11 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=400, help="of each matrix, as stored")
     parser.add_argument("--threads", type=int, default=None)
     parser.add_argument("--level", default="auto")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     ops = CpuOps(arguments.level, arguments.threads)
     names = arguments.kind or kind_names()
     recording = Recording(
-        command=command_of(sys.argv[1:], str(arguments.out)),
+        command=command_of(words, str(arguments.out)),
         date=date.today().isoformat(), cpu=this_machine()[0], level=ops.level,
         threads=ops.num_threads, width=WIDTH,
         kinds=list(shares(ops, names, arguments.megabytes * 10**6)),

@@ -1,7 +1,8 @@
 """headrace beside llama.cpp or ik_llama.cpp: the same files, threads, machine and loads, in turns.
 
-    python benchmarks/vs_llamacpp.py MODEL.gguf ... --peers FOLDER [--peer ik] [--level avx2]
-                                     [--cases prefill-512,decode] [--minutes 2] [--serve OPTIONS]
+    python benchmarks/vs_llamacpp.py MODEL.gguf ... --peers FOLDER [--peer ik]
+                                     [--level avx2|avx_vnni] [--cases prefill-512,decode]
+                                     [--minutes 2] [--serve OPTIONS]
 
 Every case is one of `headrace bench against`: both servers answer the same prompts over HTTP, A B
 A B, and beside the ratio stands the largest one that the machine's limits of these minutes allow.

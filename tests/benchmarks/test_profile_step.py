@@ -1,41 +1,41 @@
 """A profile of steps finds the operations that they are made of."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks.profile_step import OPERATIONS, Column, Peaks, Profile, peaks, rows
+from benchmarks.profile_step import OPERATIONS, Column, Peaks, Profile, main, peaks, rows
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.process
-def test_a_decode_step_has_its_products_and_attention() -> None:
+def test_steps_have_their_products_and_attention() -> None:
     """Steps that are repeated call no operation, so the clocked ones have to be computed anew."""
-    command = [
-        sys.executable,
-        "benchmarks/profile_step.py",
-        "--requests",
-        "2",
-        "--prompts",
-        "--steps",
-    ]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    run = subprocess.run(
-        [*command, "3", "--json"], cwd=ROOT, env=environment, capture_output=True, timeout=120
-    )
+    command = f"{sys.executable} benchmarks/profile_step.py --requests 2 --prompts 512 --steps 3"
+    words = [*command.split(), "--json"]
+    run = subprocess.run(words, cwd=ROOT, capture_output=True, timeout=120)
     assert run.returncode == 0, run.stderr.decode()
-    (column,) = json.loads(run.stdout)
-    operations = column["operations"]
-    assert operations["linear"] > 0
-    assert operations["paged_attention"] > 0
-    assert 0 < column["attention"] < column["products"] and column["floor_s"] > 0
-    assert column["rest_s"] > 0 and all(peak > 0 for peak in column["clocked_peaks"])
-    assert sum(operations.values()) + column["rest_s"] == pytest.approx(column["clocked_s"])
+    decoding, reading = json.loads(run.stdout)
+    assert decoding["name"] == "2 decoding"
+    assert reading["name"] == "512 of a prompt behind 512"
+    for column in (decoding, reading):
+        operations = column["operations"]
+        assert operations["linear"] > 0
+        assert operations["paged_attention"] > 0
+        assert 0 < column["attention"] < column["products"] and column["floor_s"] > 0
+        assert column["rest_s"] > 0 and all(peak > 0 for peak in column["clocked_peaks"])
+        assert sum(operations.values()) + column["rest_s"] == pytest.approx(column["clocked_s"])
+
+
+def test_depths_are_of_whole_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    """The step behind another depth would be one of fewer tokens."""
+    with pytest.raises(SystemExit):
+        main(["--prompts", "0", "100"])
+    assert "--prompts 100: no multiple of 512" in capsys.readouterr().err
 
 
 def test_the_table_ends_with_the_step_that_its_parts_sum_to() -> None:

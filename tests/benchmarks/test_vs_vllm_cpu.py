@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks.vs_vllm_cpu import context_of, start_table, starts
+from benchmarks.vs_vllm_cpu import AIMS, CASES, context_of, start_table, starts
 from headrace.bench.against.cases import cases_of
 from headrace.embedded import embedded_model
 
@@ -17,6 +17,12 @@ from headrace.embedded import embedded_model
 )
 def test_the_context_holds_the_longest_case(cases: str, context: int) -> None:
     assert context_of(cases_of(cases)) == context
+
+
+def test_cases_have_aims_and_the_longest_is_not_measured_unasked() -> None:
+    assert [case.name for case in cases_of(",".join(AIMS))] == [*CASES.split(","), "shared-4096"]
+    assert AIMS["shared-4096"] == 1.3
+    assert context_of(cases_of("shared-4096")) == 8192
 
 
 @pytest.mark.process
