@@ -63,18 +63,18 @@ int64_t Backend::latent_heads(const AttentionArgs& args, int64_t most_rows, int6
   return (args.group + parts - 1) / parts;
 }
 
-// Kv heads that go together where `one` is the item of one of them: as many as rows allow, where an
-// item of them, or a part of it that threads may have apart, is not more than a fair share of the
-// work. K of all heads of a block of tokens lie behind each other, and so do their V: read together
-// they are longer runs of memory.
-int64_t Backend::heads_together(const AttentionArgs& args, const AttentionItem& one,
+// Kv heads that go together where `head_item` is that of one of them: as many as rows allow, where
+// an item of them, or a part of it that threads may have apart, is not more than a fair share of
+// the work. K of all heads of a block of tokens lie behind each other, and so do their V: read
+// together they are longer runs of memory.
+int64_t Backend::heads_together(const AttentionArgs& args, const AttentionItem& head_item,
                                 int64_t most_rows, int64_t share) {
   int64_t rows = 0;
-  for (int64_t i = 0; i < one.count; ++i) {
-    rows += (one.runs[i].end - one.runs[i].begin) * args.group;
+  for (int64_t i = 0; i < head_item.count; ++i) {
+    rows += (head_item.runs[i].end - head_item.runs[i].begin) * args.group;
   }
-  const bool in_parts = one.count == 1 && rows <= kCutRows;
-  const int64_t cost = in_parts ? std::min(one.cost, rows * kPart) : one.cost;
+  const bool in_parts = head_item.count == 1 && rows <= kCutRows;
+  const int64_t cost = in_parts ? std::min(head_item.cost, rows * kPart) : head_item.cost;
   const int64_t most = std::max<int64_t>(
       1, std::min({args.kv.heads, most_rows / std::max<int64_t>(1, rows),
                    share / std::max<int64_t>(1, cost)}));
@@ -166,8 +166,41 @@ void Backend::cut_items(const AttentionArgs& args, int64_t share) {
   }
 }
 
-// Items are a pack of tokens and some kv heads, or a part of one. The longest go first, so that no
-// thread is left alone with one at the end.
+// Of each pack the item of one kv head, then items of several as they are worth sharing out: a
+// pack of tokens with some kv heads, or a part of one. `heads`: q heads of an item. The longest go
+// first, so that no thread is left alone with one at the end.
+void Backend::make_items(const AttentionArgs& args, int64_t together_rows, int64_t heads) {
+  const KvLayer& kv = args.kv;
+  head_items_.clear();
+  int64_t total_cost = 0;
+  for (const Pack& pack : packs_) {
+    AttentionItem item{runs_.data() + pack.first, pack.count, pack.from, 0, 1, 0, args.group};
+    item.cost = attention_cost(args, item);
+    total_cost += item.cost * kv.heads;
+    head_items_.push_back(item);
+  }
+  const int64_t share =
+      pool_.size() == 1 ? total_cost : total_cost / (pool_.size() * kItemsPerThread);
+  items_.clear();
+  for (const AttentionItem& head_item : head_items_) {
+    const int64_t together = kv.latent ? 1 : heads_together(args, head_item, together_rows, share);
+    for (int64_t h = 0; h < kv.heads; h += together) {
+      for (int64_t q = 0; q < args.group; q += heads) {
+        AttentionItem item = head_item;
+        item.head = h;
+        item.heads = std::min(together, kv.heads - h);
+        item.q_begin = q;
+        item.q_end = std::min(args.group, q + heads);
+        item.cost = head_item.cost / args.group * (item.q_end - q) * item.heads;
+        items_.push_back(item);
+      }
+    }
+  }
+  cut_items(args, share);
+  std::stable_sort(items_.begin(), items_.end(),
+                   [](const auto& a, const auto& b) { return a.cost > b.cost; });
+}
+
 void Backend::attention(const AttentionArgs& args) {
   const Session session(pool_);
   const KvLayer& kv = args.kv;
@@ -182,40 +215,13 @@ void Backend::attention(const AttentionArgs& args) {
   const int64_t heads =
       kv.latent ? latent_heads(args, most_rows, tile, static_cast<int64_t>(packs_.size()))
                 : args.group;
-  // Of each pack the item of one kv head, then those of all.
-  ones_.clear();
-  int64_t all = 0;
-  for (const Pack& pack : packs_) {
-    AttentionItem one{runs_.data() + pack.first, pack.count, pack.from, 0, 1, 0, args.group};
-    one.cost = attention_cost(args, one);
-    all += one.cost * kv.heads;
-    ones_.push_back(one);
-  }
-  const int64_t share = pool_.size() == 1 ? all : all / (pool_.size() * kItemsPerThread);
   const int64_t together_rows = std::min(kTogetherRows, most_rows);
-  items_.clear();
-  for (const AttentionItem& one : ones_) {
-    const int64_t together = kv.latent ? 1 : heads_together(args, one, together_rows, share);
-    for (int64_t h = 0; h < kv.heads; h += together) {
-      for (int64_t q = 0; q < args.group; q += heads) {
-        AttentionItem item = one;
-        item.head = h;
-        item.heads = std::min(together, kv.heads - h);
-        item.q_begin = q;
-        item.q_end = std::min(args.group, q + heads);
-        item.cost = one.cost / args.group * (item.q_end - q) * item.heads;
-        items_.push_back(item);
-      }
-    }
-  }
-  cut_items(args, share);
-  std::stable_sort(items_.begin(), items_.end(),
-                   [](const auto& a, const auto& b) { return a.cost > b.cost; });
+  make_items(args, together_rows, heads);
   reserve_scratch(kernels_.attention_scratch_bytes(std::max(tile * heads, together_rows), kv));
   const int64_t count = static_cast<int64_t>(items_.size());
   pool_.for_dealt(count, [&](int64_t item, int64_t after, int thread) {
-    const AttentionItem* const all = items_.data();
-    kernels_.attention(args, all[item], after < count ? all + after : nullptr, scratch(thread));
+    const AttentionItem* const items = items_.data();
+    kernels_.attention(args, items[item], after < count ? items + after : nullptr, scratch(thread));
   });
   pool_.for_each(static_cast<int64_t>(whole_items_.size()), [&](int64_t item, int) {
     const AttentionItem& whole = whole_items_[static_cast<size_t>(item)];

@@ -131,7 +131,8 @@ class Backend {
   // attention_items.cpp: which tokens go together, and how their work is cut.
   void pack_runs(const AttentionArgs& args, int64_t tile);
   void cut_items(const AttentionArgs& args, int64_t share);
-  static int64_t heads_together(const AttentionArgs& args, const AttentionItem& one,
+  void make_items(const AttentionArgs& args, int64_t together_rows, int64_t heads);
+  static int64_t heads_together(const AttentionArgs& args, const AttentionItem& head_item,
                                 int64_t most_rows, int64_t share);
   int64_t latent_heads(const AttentionArgs& args, int64_t most_rows, int64_t tile, int64_t packs);
   void multiply_heads(const HeadsArgs& args, int64_t begin, int64_t end);
@@ -139,7 +140,7 @@ class Backend {
   void sort_by_expert(const ExpertsArgs& args, int64_t begin, int64_t end);
   Products products_of(const PackedMatrix& matrix) const;
   OperandPair prepared(const ExpertMatrices& weight, const float* x, int64_t rows, Buffer& few,
-                    Buffer& many);
+                       Buffer& many);
   OperandPair gathered(const ExpertMatrices& weight, const OperandPair& from);
   void multiply(const ExpertMatrices& weight, const OperandPair& x, float* y);
   void multiply_experts(const ExpertMatrices& weight, const OperandPair& x, float* y);
@@ -162,7 +163,7 @@ class Backend {
   std::vector<RouteScratch> route_scratch_;
   std::vector<AttentionRun> runs_;
   std::vector<Pack> packs_;
-  std::vector<AttentionItem> ones_;  // of one kv head of each pack
+  std::vector<AttentionItem> head_items_;  // of one kv head of each pack
   std::vector<AttentionItem> items_;
   std::vector<AttentionItem> whole_items_;  // of which items_ has the parts
   Buffer part_sums_;

@@ -86,7 +86,7 @@ HEADRACE_UNROLL
     with_panels(panels, [&]<int NP>() {
       for (int64_t row = 0; row < o.rows; ++row) {
         Outputs::prefetch_row<NP>(o.y + row * o.stride,
-                             Outputs::added(o) + row * Outputs::added_stride(o));
+                                  Outputs::added(o) + row * Outputs::added_stride(o));
       }
     });
   }

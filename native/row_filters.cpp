@@ -108,7 +108,7 @@ Stop find_stop(const Kernels& kernels, const float* x, int64_t n, const float* h
     std::sort(sample, sample + kSamples, std::greater<>());
     amounts.each(sample, kSamples, of);
     double all = 0, running = 0;
-    for (const int64_t one : of) all += static_cast<double>(one);
+    for (const int64_t amount : of) all += static_cast<double>(amount);
     const double wanted = static_cast<double>(needed) / static_cast<double>(whole) * all;
     int64_t at = 0;
     while (at < kSamples - 1 && (running += static_cast<double>(of[at])) < wanted) ++at;
@@ -183,7 +183,7 @@ float weightless(float most, float temperature, float min_p) {
 }
 
 float keep_top_k(const Kernels& kernels, const Row& row, int64_t k, Kept& kept,
-                SampleScratch& scratch) {
+                 SampleScratch& scratch) {
   const float floor = bound_by_blocks(kernels, row, kept.bound, k, nullptr, kept.bound, scratch);
   const Stop stop = find_stop(kernels, row.x, row.n, row.highest, floor, k, nullptr, scratch);
   if (stop.own > 0) kept.bound = std::max(kept.bound, below(stop.value));
@@ -216,10 +216,10 @@ void keep_top_p(const Kernels& kernels, const Row& row, Weighing weighing, doubl
   if (stop.own == 0) return;
   kept.bound = below(stop.value);
   // Of equal scores, which have one weight, as many as it takes.
-  int64_t one;
-  Amounts(kernels, &weighing, scratch).each(&stop.value, 1, &one);
-  int64_t wanted = (limit - stop.ahead + one - 1) / one;
-  if (wanted * one >= stop.own) return;
+  int64_t weight;
+  Amounts(kernels, &weighing, scratch).each(&stop.value, 1, &weight);
+  int64_t wanted = (limit - stop.ahead + weight - 1) / weight;
+  if (wanted * weight >= stop.own) return;
   kept.bound = kept.edge = stop.value;
   for (int64_t block = 0; wanted > 0; ++block) {
     if (row.highest[block] < kept.edge) continue;

@@ -24,7 +24,7 @@ constexpr int kBlockPanels = 2;
 constexpr int kTilesAtOnce = 4;
 // Rows that are still taken in one pass while weights stream from memory: 8 x (even, odd) + 8.
 constexpr int kStreamRows = 8;
-// The same of quantised weights, whose sums and totals take registers each.
+// Both of quantised weights: the rows of a block, and of a pass while weights stream.
 constexpr int kDotBlockRows = kBlockRows, kDotStreamRows = kStreamRows;
 // Rows of attention that go together: 4 x 2 panels x (even, odd) and 8 sums that stay in registers.
 constexpr int kSpanRows = 4;

@@ -48,8 +48,8 @@ build "$folder/aarch64" \
 end_host
 run="qemu-aarch64 -L /usr/aarch64-linux-gnu"
 tests=$folder/aarch64/native/tests/headrace_native_tests
-# Each level once: `neon` on a processor without the dot product, base ARMv8-A, the others on one that
-# has everything.
+# Each level once: `neon` on a processor without the dot product, base ARMv8-A, the others on one
+# that has everything.
 echo "qemu reports an illegal instruction once for each level: a trial that has to fault" >&2
 $run -cpu max "$tests" neon_dotprod portable &
 everything=$!

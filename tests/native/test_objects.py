@@ -28,7 +28,11 @@ def check(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_native_lines_have_at_most_100_columns() -> None:
-    sources = [*ROOT.glob("native/**/*.h"), *ROOT.glob("native/**/*.cpp")]
+    sources = [
+        path
+        for name in ("*.h", "*.cpp", "CMakeLists.txt")
+        for path in ROOT.glob(f"native/**/{name}")
+    ]
     assert sources
     longest = [
         f"{path.relative_to(ROOT)}:{number}"

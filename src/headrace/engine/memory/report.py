@@ -32,8 +32,8 @@ def memory_report(info: EngineInfo) -> list[str]:
     lines = [
         f"{available}beside {_mib(info.weight_bytes)} of weights ({info.weight_codec})",
         f"KV cache: {_mib(info.kv_bytes)}{source}: {info.num_blocks:,} "
-        f"block{'' if info.num_blocks == 1 else 's'} of {info.block_size} tokens, {block_bytes:,} bytes each; a token costs "
-        f"{_token_costs(info, block_bytes)}",
+        f"block{'' if info.num_blocks == 1 else 's'} of {info.block_size} tokens, "
+        f"{block_bytes:,} bytes each; a token costs {_token_costs(info, block_bytes)}",
         f"longest request: {longest:,} tokens, prompt and output; at once fit {counts}",
     ]
     if info.draft_model_type:
