@@ -316,6 +316,9 @@ def main(
     as_json: bool,
 ) -> None:
     """Measure the CPU kernels against the limits of this machine."""
+    groups = [group for group in (products, attention, the_rest) if only in group.__name__]
+    if not groups:
+        raise click.BadParameter(f"--only {only}: in none of products, attention, the_rest")
     ops = CpuOps(level, threads)
     limits = measured_limits(ops)
     bench = Bench(ops, limits, seconds, codecs or tuple(CODECS))
@@ -329,9 +332,7 @@ def main(
         print(" " * 44, *(f"{name:>11s}" for name in columns[:3]), end=" ")
         print(*(f"{name:>9s}" for name in columns[3:]))
     lines: list[Line] = []
-    for group in (products, attention, the_rest):
-        if only not in group.__name__:
-            continue
+    for group in groups:
         for line in group(bench):
             lines.append(line)
             if not as_json:

@@ -196,6 +196,8 @@ def main() -> int:
             rows = runner.run(measure(server, options.vocab_size, options.only))
     finally:
         stop_server(server)
+    if not rows:
+        raise SystemExit(f"--only {options.only}: no kind of bodies has this text in its name")
     if options.json:
         sys.stdout.write("".join(json.dumps(row) + "\n" for row in rows))
     else:

@@ -19,7 +19,7 @@ from typing import Any, cast
 import msgspec
 
 from headrace.config.settings import EngineConfig
-from headrace.engine.messages import EngineInfo, Output, Ready, Started, Stats, Submit
+from headrace.engine.messages import EngineInfo, Output, Ready, Start, Started, Stats, Submit
 from headrace.engine.process.__main__ import Link, serve
 
 MAX_MODEL_LEN = 4096
@@ -122,7 +122,8 @@ def main() -> None:
     """Serve until the link ends."""
     arguments = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
     link = PacedLink(socket.socket(fileno=int(arguments["--link-fd"])))
-    config = msgspec.json.decode(sys.stdin.buffer.read(), type=EngineConfig)
+    start = msgspec.json.decode(sys.stdin.buffer.read(), type=Start)
+    config = msgspec.json.decode(start.config, type=EngineConfig)
     core = MockCore(float(os.environ.get("HEADRACE_MOCK_STEP_S", "0")), config)
     link.core = core
     link.send([Ready(core.info()), core.stats()])

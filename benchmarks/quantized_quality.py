@@ -227,6 +227,8 @@ def main() -> None:
     path = arguments.table or arguments.out
     if path is None or (arguments.table is None and arguments.llamacpp is None):
         parser.error("give LLAMACPP_BIN and --out, or --table")
+    if arguments.table is not None and not arguments.table.exists():
+        parser.error(f"--table {arguments.table}: is not there")
     rows = []
     if path.exists():
         rows = [msgspec.json.decode(line, type=Row) for line in path.read_bytes().splitlines()]

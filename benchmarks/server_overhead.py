@@ -79,8 +79,8 @@ APIS = {
 
 def serve_with_mock(model: str, samples: Path | None) -> None:
     """The server's process; with `samples`, its main thread is looked at every SAMPLE_S."""
-    import headrace.engine.process.client as client
     from headrace.cli.main import cli
+    from headrace.engine.process import spawn
 
     real = subprocess.Popen
 
@@ -88,7 +88,7 @@ def serve_with_mock(model: str, samples: Path | None) -> None:
         script = Path(__file__).with_name("mock_engine.py")
         return real([command[0], str(script), *command[4:]], **options)
 
-    client.spawn.__globals__["subprocess"].Popen = mocked  # type: ignore[attr-defined]
+    vars(spawn)["subprocess"].Popen = mocked
     counts: Counter[str] = Counter()
     if samples is not None:
         threading.Thread(target=_sample, args=(counts, samples), daemon=True).start()
@@ -133,6 +133,8 @@ def serving(
     line = process.stdout.readline()
     watchdog.cancel()
     try:
+        if not line:
+            raise RuntimeError(f"{' '.join(command)} ended with {process.wait()}")
         yield json.loads(line)["url"], process.pid
     finally:
         process.send_signal(signal.SIGTERM)

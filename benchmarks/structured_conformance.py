@@ -249,6 +249,8 @@ def main() -> int:
         if cases:
             tell(name)
             found[name] = judged(cases, options.every)
+            if not found[name]["schemas"]:
+                raise SystemExit(f"{name}: no schemas where they were looked for")
     if options.tokenizer and options.maskbench:
         vocabulary = _vocabulary(options.tokenizer)
         with_tests = [case for case in of_maskbench(options.maskbench) if case.tests]

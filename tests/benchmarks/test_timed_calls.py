@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import attention_calls, product_rows
+from benchmarks import attention_calls, kernels, product_rows
 from benchmarks.attention_calls import Line as AttentionLine
 from benchmarks.attention_calls import Variant, Work, filled, tables_of
 from benchmarks.product_rows import Line, Shape
@@ -157,6 +157,7 @@ def test_other_results_of_a_layout_are_told(limited: None, monkeypatch: pytest.M
         (attention_calls, ["--levels", "sse9"], "'sse9' is none of auto, "),
         (attention_calls, ["--heads", "3x2x64"], "3 q heads are no multiple of 2 kv heads"),
         (attention_calls, ["--prefix", "33"], "--prefix 33 is no multiple of 32"),
+        (kernels, ["--only", "linear"], "--only linear: in none of products, attention, the_rest"),
     ],
 )
 def test_options_that_fit_nothing_are_refused(

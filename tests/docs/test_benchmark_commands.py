@@ -34,7 +34,7 @@ def commands() -> Mapping[str, Mapping[str, set[str]]]:
     """Places that name each program, by form ("path", "module") and program."""
     programs = (ROOT / "benchmarks").rglob("*.py")
     found: dict[str, dict[str, set[str]]] = {"path": defaultdict(set), "module": defaultdict(set)}
-    for place in [*PAGES, ROOT / "Makefile", *programs]:
+    for place in [*PAGES, *(ROOT / "models").rglob("*.md"), ROOT / "Makefile", *programs]:
         for form, files in zip(found, paths_in(place.read_text(encoding="utf-8")), strict=True):
             for file in files:
                 found[form][file].add(str(place.relative_to(ROOT)))

@@ -53,10 +53,19 @@ def test_alone_is_who_waited_for_nobody() -> None:
     run = served([Asked(0.0, 100, 20), Asked(0.01, 100, 20), Asked(5.0, 100, 5)])
     (one,) = alone_of(run)
     assert one.ttft_s == pytest.approx(LINE.step([(0, 100)], 0, 0) + LINE.request_s)
-    cached = msgspec.structs.replace(run.requests[-1], cached_tokens=64)
-    assert alone_of(msgspec.structs.replace(run, requests=(*run.requests[:-1], cached))) == []
+    every = msgspec.structs.replace(run.requests[-1], cached_tokens=100)
+    assert alone_of(msgspec.structs.replace(run, requests=(*run.requests[:-1], every))) == []
     (long,) = alone_of(served([Asked(0.0, 100, 5)]), step_tokens=40)
     assert long.terms.steps == 3
+
+
+def test_of_a_prompt_that_begins_like_others_the_rest_is_read() -> None:
+    """Prompts of a chat begin alike by their template, so that hardly one is read whole."""
+    run = served([Asked(0.0, 100, 5)])
+    (request,) = run.requests
+    begun = msgspec.structs.replace(request, cached_tokens=4)
+    (one,) = alone_of(msgspec.structs.replace(run, requests=(begun,)))
+    assert one.terms == (1, 96, sum(range(5, 101)), 0, 0)
 
 
 def test_of_one_user_alone_the_engines_steps_are_kept() -> None:

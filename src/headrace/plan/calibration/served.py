@@ -142,7 +142,7 @@ def stretches_of(run: Run) -> list[Stretch]:
     if not streams:
         return []
     firsts = _Sums(
-        (one.content_s[0], (prompt, _pairs(prompt))) for one in streams if (prompt := _read(one))
+        (one.content_s[0], (prompt, _read_pairs(one))) for one in streams if (prompt := _read(one))
     )
     tokens = _Sums(_tokens(streams))
     found = []
@@ -159,7 +159,7 @@ def stretches_of(run: Run) -> list[Stretch]:
 
 
 def alone_of(run: Run, step_tokens: int = STEP_TOKENS) -> list[Alone]:
-    """Of requests with the whole prompt to read."""
+    """Of requests that had tokens of their prompts to read."""
     there = sorted(
         (one for one in run.requests if one.sent_s is not None), key=lambda one: one.sent_s or 0.0
     )
@@ -170,14 +170,14 @@ def alone_of(run: Run, step_tokens: int = STEP_TOKENS) -> list[Alone]:
         free = one.sent_s >= busy_until_s
         end_s = one.end_s if one.end_s is not None else np.inf
         busy_until_s = max(busy_until_s, end_s)
-        prompt = one.prompt_tokens
-        if not free or not one.content_s or one.failure or not prompt or one.cached_tokens:
+        prompt = _read(one)
+        if not free or not one.content_s or one.failure or not prompt:
             continue
         following = there[at + 1].sent_s if at + 1 < len(there) else None
         if following is not None and following < one.content_s[0]:
             continue
         steps = -(-prompt // step_tokens)
-        terms = StepTerms(steps, prompt, _pairs(prompt), 0.0, 0.0)
+        terms = StepTerms(steps, prompt, _read_pairs(one), 0.0, 0.0)
         found.append(Alone(terms, one.content_s[0] - one.intended_s))
     return found
 
@@ -200,7 +200,7 @@ def server_steps(runs: Iterable[Run], line: LatencyModel) -> ServerSteps | None:
         read = prompts - (growth(run.readings, "hits") or 0.0)
         decodes = output - begun
         # The metrics count tokens; what these attended to is as the client's own requests are.
-        pairs = sum(_pairs(_read(one)) for one in known) / max(1, sum(map(_read, known)))
+        pairs = sum(map(_read_pairs, known)) / max(1, sum(map(_read, known)))
         context = np.average(
             [(one.prompt_tokens or 0) + (one.output_tokens or 0) / 2 for one in known],
             weights=[one.output_tokens or 0 for one in known],
@@ -253,6 +253,12 @@ def _streamed(one: Request) -> bool:
 def _read(one: Request) -> int:
     """Tokens of the prompt that were not cached."""
     return max(0, (one.prompt_tokens or 0) - (one.cached_tokens or 0))
+
+
+def _read_pairs(one: Request) -> float:
+    """Pairs of a token that was read and one up to it, those in the cache among the latter."""
+    prompt = one.prompt_tokens or 0
+    return _pairs(prompt) - _pairs(prompt - _read(one))
 
 
 def _pairs(tokens: int) -> float:
