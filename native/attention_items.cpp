@@ -47,6 +47,17 @@ int64_t attention_cost(const AttentionArgs& args, const AttentionItem& item) {
   return positions * (item.q_end - item.q_begin) * item.heads;
 }
 
+// Rows of an item at most, at least 1: as many as leave each of so many threads some items, within
+// what its values may take.
+int64_t rows_of_item(const AttentionArgs& args, int64_t threads) {
+  const KvLayer& kv = args.kv;
+  const int64_t all_rows = args.batch.query_start[args.batch.requests] * args.group * kv.heads;
+  const int64_t rows = std::clamp(all_rows / (threads * kItemsPerThread), kLeastAttentionRows,
+                                  kMostAttentionRows);
+  const int64_t values = kv.latent ? kLatentValues : kAttentionValues;
+  return std::max<int64_t>(1, std::min(rows, values / std::max(kv.head_dim, kv.value_dim)));
+}
+
 }  // namespace
 
 // Q heads that an item of a latent layer takes of a group, of `packs` for each kv head: all of them
@@ -63,9 +74,9 @@ int64_t Backend::latent_heads(const AttentionArgs& args, int64_t most_rows, int6
   return (args.group + parts - 1) / parts;
 }
 
-// Kv heads that go together where `head_item` is that of one of them: as many as rows allow, where
-// an item of them, or a part of it that threads may have apart, is not more than a fair share of
-// the work. K of all heads of a block of tokens lie behind each other, and so do their V: read
+// Kv heads that go together where `head_item` is the item of each of them: as many as rows allow,
+// where an item of them, or a part of it that threads may have apart, is not more than a fair share
+// of the work. K of all heads of a block of tokens lie behind each other, and so do their V: read
 // together they are longer runs of memory.
 int64_t Backend::heads_together(const AttentionArgs& args, const AttentionItem& head_item,
                                 int64_t most_rows, int64_t share) {
@@ -166,31 +177,30 @@ void Backend::cut_items(const AttentionArgs& args, int64_t share) {
   }
 }
 
-// Of each pack the item of one kv head, then items of several as they are worth sharing out: a
-// pack of tokens with some kv heads, or a part of one. `heads`: q heads of an item. The longest go
-// first, so that no thread is left alone with one at the end.
-void Backend::make_items(const AttentionArgs& args, int64_t together_rows, int64_t heads) {
-  const KvLayer& kv = args.kv;
+// Items are a pack of tokens and some kv heads, with `q_heads` of each group or fewer, or a part of
+// one. The longest go first, so that no thread is left alone with one at the end.
+void Backend::make_items(const AttentionArgs& args, int64_t q_heads, int64_t together_rows) {
+  const int64_t kv_heads = args.kv.heads;
   head_items_.clear();
-  int64_t total_cost = 0;
+  int64_t work = 0;
   for (const Pack& pack : packs_) {
     AttentionItem item{runs_.data() + pack.first, pack.count, pack.from, 0, 1, 0, args.group};
     item.cost = attention_cost(args, item);
-    total_cost += item.cost * kv.heads;
+    work += item.cost * kv_heads;
     head_items_.push_back(item);
   }
-  const int64_t share =
-      pool_.size() == 1 ? total_cost : total_cost / (pool_.size() * kItemsPerThread);
+  const int64_t share = pool_.size() == 1 ? work : work / (pool_.size() * kItemsPerThread);
   items_.clear();
   for (const AttentionItem& head_item : head_items_) {
-    const int64_t together = kv.latent ? 1 : heads_together(args, head_item, together_rows, share);
-    for (int64_t h = 0; h < kv.heads; h += together) {
-      for (int64_t q = 0; q < args.group; q += heads) {
+    const int64_t together =
+        args.kv.latent ? 1 : heads_together(args, head_item, together_rows, share);
+    for (int64_t h = 0; h < kv_heads; h += together) {
+      for (int64_t q = 0; q < args.group; q += q_heads) {
         AttentionItem item = head_item;
         item.head = h;
-        item.heads = std::min(together, kv.heads - h);
+        item.heads = std::min(together, kv_heads - h);
         item.q_begin = q;
-        item.q_end = std::min(args.group, q + heads);
+        item.q_end = std::min(args.group, q + q_heads);
         item.cost = head_item.cost / args.group * (item.q_end - q) * item.heads;
         items_.push_back(item);
       }
@@ -201,32 +211,33 @@ void Backend::make_items(const AttentionArgs& args, int64_t together_rows, int64
                    [](const auto& a, const auto& b) { return a.cost > b.cost; });
 }
 
-void Backend::attention(const AttentionArgs& args) {
-  const Session session(pool_);
-  const KvLayer& kv = args.kv;
-  const int64_t widest = std::max(kv.head_dim, kv.value_dim);
-  const int64_t all_rows = args.batch.query_start[args.batch.requests] * args.group * kv.heads;
-  const int64_t of_items = std::clamp(all_rows / (pool_.size() * kItemsPerThread),
-                                      kLeastAttentionRows, kMostAttentionRows);
-  const int64_t most_rows = std::max<int64_t>(
-      1, std::min(of_items, (kv.latent ? kLatentValues : kAttentionValues) / widest));
-  const int64_t tile = std::max<int64_t>(1, most_rows / args.group);
-  pack_runs(args, tile);
-  const int64_t heads =
-      kv.latent ? latent_heads(args, most_rows, tile, static_cast<int64_t>(packs_.size()))
-                : args.group;
-  const int64_t together_rows = std::min(kTogetherRows, most_rows);
-  make_items(args, together_rows, heads);
-  reserve_scratch(kernels_.attention_scratch_bytes(std::max(tile * heads, together_rows), kv));
+// Every item is computed before sums of parts are joined.
+void Backend::run_items(const AttentionArgs& args) {
+  const AttentionItem* const items = items_.data();
   const int64_t count = static_cast<int64_t>(items_.size());
   pool_.for_dealt(count, [&](int64_t item, int64_t after, int thread) {
-    const AttentionItem* const items = items_.data();
-    kernels_.attention(args, items[item], after < count ? items + after : nullptr, scratch(thread));
+    kernels_.attention(args, items[item], after < count ? items + after : nullptr,
+                       scratch(thread));
   });
   pool_.for_each(static_cast<int64_t>(whole_items_.size()), [&](int64_t item, int) {
     const AttentionItem& whole = whole_items_[static_cast<size_t>(item)];
     kernels_.join_parts(args, whole, whole.sums);
   });
+}
+
+void Backend::attention(const AttentionArgs& args) {
+  const Session session(pool_);
+  const int64_t most_rows = rows_of_item(args, pool_.size());
+  const int64_t tile = std::max<int64_t>(1, most_rows / args.group);
+  pack_runs(args, tile);
+  const int64_t packs = static_cast<int64_t>(packs_.size());
+  const int64_t q_heads =
+      args.kv.latent ? latent_heads(args, most_rows, tile, packs) : args.group;
+  const int64_t together_rows = std::min(kTogetherRows, most_rows);
+  make_items(args, q_heads, together_rows);
+  reserve_scratch(
+      kernels_.attention_scratch_bytes(std::max(tile * q_heads, together_rows), args.kv));
+  run_items(args);
 }
 
 }  // namespace headrace

@@ -131,7 +131,8 @@ class Backend {
   // attention_items.cpp: which tokens go together, and how their work is cut.
   void pack_runs(const AttentionArgs& args, int64_t tile);
   void cut_items(const AttentionArgs& args, int64_t share);
-  void make_items(const AttentionArgs& args, int64_t together_rows, int64_t heads);
+  void make_items(const AttentionArgs& args, int64_t q_heads, int64_t together_rows);
+  void run_items(const AttentionArgs& args);
   static int64_t heads_together(const AttentionArgs& args, const AttentionItem& head_item,
                                 int64_t most_rows, int64_t share);
   int64_t latent_heads(const AttentionArgs& args, int64_t most_rows, int64_t tile, int64_t packs);

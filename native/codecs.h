@@ -14,6 +14,10 @@ constexpr int64_t kLanes = 16;
 // Values of k that are summed on their own before they join the row's sum; also the block in which
 // activations are quantised.
 constexpr int64_t kTile = 32;
+// The magnitude of a quantised activation, at most: prepare never makes a -128.
+constexpr int kQuantBound = 127;
+// What 16 bits hold, at most, where products of bytes are added in them.
+constexpr int kHighestSum = 32767;
 // Values of a row of F8_E4M3 that share a scale, from multiples of it on; the last run may be
 // shorter. Of NF4 it is a block.
 constexpr int64_t kRun = 128;
@@ -150,6 +154,8 @@ static constexpr const CodecFacts& facts(Codec codec) {
   return kCodecFacts[static_cast<int>(codec)];
 }
 static constexpr bool is_quantised(Codec codec) { return facts(codec).groups > 0; }
+// Whether bytes of a kind are more than signed ones may be.
+static constexpr bool has_wide_bytes(const CodecFacts& f) { return f.most > 127; }
 
 // Whether activations share a scale over the blocks of a kind, of 256 with one scale and whole
 // numbers that multiply it for the tiles: then sums of a block are whole numbers, which meet floats

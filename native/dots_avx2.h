@@ -2,15 +2,17 @@
 
 #pragma once
 
+#include "codecs.h"
 #include "vec_avx2.h"
 
 namespace {
 
 constexpr const char* kLevel = "avx2";
 
+using headrace::kHighestSum;
+using headrace::kQuantBound;
+
 // VPMADDUBSW adds two products of an unsigned and a signed byte in 16 bits, saturating.
-constexpr int kHighestSum = 32767;
-constexpr int kQuantBound = 127;  // activations: prepare never makes a -128
 // dot4: bytes of weights up to 127.
 static_assert(2 * 127 * kQuantBound <= kHighestSum);
 // dot4_wide: magnitudes of signed bytes, up to 128; unsigned bytes (255) would saturate.

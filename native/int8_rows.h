@@ -42,13 +42,14 @@ HEADRACE_INLINE ISum dot(ISum sum, const Quads& w, const int8_t* x) {
 constexpr int kWideDots = 0, kWidenedDots = 1;
 
 // Dot products of a kind, of a group at most, whose sums fit 16 bits at a level that adds them
-// there: each adds two products of a byte and an activation.
-constexpr int dots_in_16(Codec codec, bool wide) {
-  if (wide) return kWideDots;
+// there: each adds two products of a byte and an activation. Wide bytes are those only of which a
+// level multiplies otherwise.
+constexpr int dots_in_16(Codec codec) {
+  const CodecFacts& f = headrace::facts(codec);
+  if (kWideDiffers && headrace::has_wide_bytes(f)) return kWideDots;
   if (!kSumsIn16) return kWidenedDots;
-  constexpr int kHighest = 32767, kActivation = 127;
-  int dots = kFours / static_cast<int>(headrace::facts(codec).groups);
-  while (dots > 1 && dots * 2 * kActivation * headrace::facts(codec).most > kHighest) dots /= 2;
+  int dots = kFours / static_cast<int>(f.groups);
+  while (dots > 1 && dots * 2 * headrace::kQuantBound * f.most > headrace::kHighestSum) dots /= 2;
   return dots;
 }
 

@@ -153,10 +153,11 @@ struct CombineArgs {
 // Storage of one layer. Tokens lie in groups of 16; a group of one head is, by codec,
 //   K f32 [head_dim][16 tokens]              bf16 [head_dim / 2][16 tokens][2]
 //   V f32 [panels][16 tokens][16 of d]       bf16 [panels][8][16 of d][2 tokens]
-// fp8 as bf16 and int8 as f32, in bytes; int4 in half of that, as kv_scaled.h has it. Scales, f32
-// of each token, lie before the values. V's panels are of value_dim. A block is page_bytes long,
-// and the groups of a layer lie in it as [head][group of the block], those of K and then those of
-// V. Latent values are a part of K, from dimension head_dim - value_dim on, and there is no V.
+// in which V's panels are of value_dim. fp8 as bf16 and int8 as f32, in bytes; int4 in half of
+// that, as kv_scaled.h has it. Scales, f32 of each token, lie before the values. A block is
+// page_bytes long, and the groups of a layer lie in it as [head][group of the block], those of K
+// and then those of V. Latent values are a part of K, from dimension head_dim - value_dim on, and
+// there is no V.
 struct KvLayer {
   uint8_t* k;  // in the first block
   uint8_t* v;  // null where values are latent

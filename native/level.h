@@ -46,7 +46,7 @@ constexpr headrace::Kernels kKernels = {
     .exp_shifted = exp_shifted,
     .probe_read = probe_read,
     .probe_multiply = probe_multiply,
-    .probe_ops = {kProbeChains * kLanes * 2, 0, kProbeChains * kLanes * 4 * 2},
+    .probe_ops = {kProbeChains * kLanes * 2, 0, kByteOps},
 };
 
 }  // namespace

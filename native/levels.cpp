@@ -55,7 +55,7 @@ const Kernels& best_avx512_kernels() {
 namespace {
 
 #if defined(__x86_64__)
-// By cpuid, as not every compiler's __builtin_cpu_supports knows the name; avx_vnni likewise.
+// Not every compiler's __builtin_cpu_supports knows this name.
 bool has_f16c() {
   unsigned a, b, c, d;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
@@ -64,7 +64,7 @@ bool has_f16c() {
 bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 }
-// Leaf 7 has subleaf 1 where its eax says so (Intel SDM, CPUID).
+// As F16C, a name that not every compiler knows; a bit of leaf 7, subleaf 1, where there is one.
 bool has_avx_vnni() {
   constexpr unsigned kAvxVnni = 1u << 4;
   unsigned a, b, c, d;

@@ -295,7 +295,7 @@ HEADRACE_UNROLL
       const Unpacked& block = w[t / Unpacked::kTiles];
       const int64_t first = t + 2 - Unpacked::kTiles;
       add_block<MR, 1, kMins>(total, {{load(block.d), load(block.m), block.mins}}, x.d + first,
-                              kMins ? x.whole_sums + first : nullptr, x.tiles, sums);
+                            kMins ? x.whole_sums + first : nullptr, x.tiles, sums);
 HEADRACE_UNROLL
       for (int i = 0; i < MR; ++i) total[i][0] = zero();
     }

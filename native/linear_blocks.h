@@ -60,7 +60,7 @@ static void stream_blocks(const Int8Rows& x, const uint8_t* block, int64_t panel
                           const Ahead& upcoming, float* sums) {
   using P = Packed<C>;
   static_assert(P::kGroups == 1 && P::kTiles == headrace::kBlockOfTiles);
-  constexpr int kDots = dots_in_16(C, P::kWide);
+  constexpr int kDots = dots_in_16(C);
   const int8_t* q = x.q;
   const float* d = x.d;
   const int32_t* start = x.start;

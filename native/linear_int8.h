@@ -66,7 +66,7 @@ template <int MR, int NP, Codec C>
 static void stream_tiles(const Int8Rows& x, const uint8_t* block, int64_t panel, int64_t blocks,
                          const Ahead& upcoming, float* sums) {
   using P = Packed<C>;
-  constexpr int G = P::kGroups, kOfGroup = kFours / G, kDots = dots_in_16(C, P::kWide);
+  constexpr int G = P::kGroups, kOfGroup = kFours / G, kDots = dots_in_16(C);
   F total[MR][NP];
 HEADRACE_UNROLL
   for (int i = 0; i < MR; ++i) {
@@ -266,7 +266,7 @@ static void block_int8(const LinearArgs& a, int64_t panel, int64_t count, int64_
     const int64_t bytes = tiles / P::kTiles * P::kBlockBytes;
     const NextBlock ahead = {
         ends ? a.weight.panels + (panel + count) * stride : from + bytes, stride, bytes};
-    constexpr int kDots = dots_in_16(C, P::kWide && kWideDiffers);
+    constexpr int kDots = dots_in_16(C);
     unpacked_rows<P::kGroups, P::kMins, kDots, P::kStarts>(
         a, w, panel, count, row, rows, tile, tiles, ahead, sums);
   }

@@ -51,7 +51,7 @@ double Backend::peak_multiplies(Operands kind) {
   const int64_t ops = kernels_.probe_ops[static_cast<int>(kind)];
   if (ops == 0) return 0;
   const auto lock = pool_.acquire();
-  // About 6 ms each time, in pieces, so that a slow thread takes fewer. The shortest time counts: a
+  // Some 10 ms each time, in pieces, so that a slow thread takes fewer. The shortest time counts: a
   // thread that just woke may share the core of the one that woke it for some milliseconds, which
   // halves the rate.
   constexpr int64_t kRounds = 10000, kPieces = 400;

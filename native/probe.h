@@ -2,11 +2,13 @@
 
 #pragma once
 
+#include "int8_rows.h"
 #include "kernels.h"
 #include "row_blocks.h"
 
 namespace {
 
+using headrace::Codec;
 using headrace::kProbeBytes;
 using headrace::Operands;
 
@@ -48,55 +50,45 @@ HEADRACE_UNROLL
   return total;
 }
 
-// Loops over chains are unrolled, or the chains would lie in memory. Products are added as the
-// quickest kinds of weights have it (int8_rows.h): in 16 bits, as many as those of the least bytes,
-// where the level has such sums, or the rate would be no limit of theirs.
-template <int kChains>
+// A chain of bytes takes the quickest way that the kernels have: where they add dot products in 16
+// bits before they widen them, as many of these as they add at most, which are those of a tile of
+// bytes of four bits. Their sums take registers beside those in 32 bits, so that as many chains fit
+// as the kernels take rows.
+constexpr int kByteDots = dots_in_16(Codec::q4_0);
+constexpr int kByteChains = kSumsIn16 ? kDotBlockRows : kProbeChains;
+constexpr int64_t kByteOps = kByteChains * kByteDots * kLanes * 4 * 2;
+
+// Bytes are 1, so that what comes back is half of the operations. Loops over chains are unrolled,
+// or the chains would lie in memory.
 static float multiply_bytes(int64_t rounds) {
-  const uint8_t ones[64] = {1};
+  uint8_t ones[64];
+  __builtin_memset(ones, 1, sizeof(ones));
+  // Bytes that could differ, or registers of a chain that add the same would be taken for one.
+  asm volatile("" : : "r"(ones) : "memory");
   const Quads w = quads(load_bytes(ones));
-  int8_t x[kChains][4] = {};
-  ISum n[kChains];
+  int8_t x[kByteChains][kByteDots * 4];
+  __builtin_memset(x, 1, sizeof(x));
+  ISum n[kByteChains][1];
+  // Nor are chains, which begin apart.
 HEADRACE_UNROLL
-  for (int i = 0; i < kChains; ++i) {
-    n[i] = isum(i);
-    x[i][0] = static_cast<int8_t>(i);
-  }
-  // Bytes that could have changed: where a dot product is several instructions, products of others
-  // would be computed once, and only added in every round.
-  const auto changed = [&] {
+  for (int i = 0; i < kByteChains; ++i) n[i][0] = isum(i);
+  for (int64_t round = 0; round < rounds; ++round) {
+    // Bytes that could have changed: where a dot product is several instructions, products of
+    // others would be computed once, and only added in every round.
     if constexpr (!kDotIsOne) asm volatile("" : : "r"(x) : "memory");
-  };
-  int64_t round = 0;
-  if constexpr (kSumsIn16) {
-    for (; round + kFours <= rounds; round += kFours) {
-      Quads sums[kChains];
-HEADRACE_UNROLL
-      for (int four = 0; four < kFours; ++four) {
-        changed();
-HEADRACE_UNROLL
-        for (int i = 0; i < kChains; ++i) {
-          const Quads product = products16(w, x[i]);
-          sums[i] = four == 0 ? product : add16(sums[i], product);
-        }
-      }
-HEADRACE_UNROLL
-      for (int i = 0; i < kChains; ++i) n[i] = widen16(n[i], sums[i]);
-    }
-  }
-  for (; round < rounds; ++round) {
-    changed();
-HEADRACE_UNROLL
-    for (int i = 0; i < kChains; ++i) n[i] = dot4(n[i], w, x[kDotIsOne ? 0 : i]);
+    add_dots<kByteDots, 0, kByteDots>(n, x[0], kDotIsOne ? 0 : sizeof(x[0]),
+                                      [&]<int>(int) { return w; });
   }
   float total = 0;
 HEADRACE_UNROLL
-  for (int i = 0; i < kChains; ++i) total += sum(to_float(n[i]));
+  for (int i = 0; i < kByteChains; ++i) {
+    total += sum(to_float(n[i][0])) - static_cast<float>(i * kLanes);
+  }
   return total;
 }
 
 static float probe_multiply(Operands kind, int64_t rounds) {
-  return kind == Operands::int8 ? multiply_bytes<kProbeChains>(rounds) : multiply_floats(rounds);
+  return kind == Operands::int8 ? multiply_bytes(rounds) : multiply_floats(rounds);
 }
 
 }  // namespace

@@ -85,73 +85,125 @@ Stop stop_sorted(const Amounts& amounts, float* x, int64_t n, int64_t ahead, int
   return {};
 }
 
+// A search for the stop among more and more of the scores until few are left. `near` has those that
+// are `left`, in their order; `ahead` is the amount of those that were dropped because they are
+// larger, and `whole` about what those that are left come to, which reaches the limit.
+class Search {
+ public:
+  Search(const Kernels& kernels, const Amounts& amounts, int64_t limit, SampleScratch& scratch)
+      : kernels_(kernels),
+        amounts_(amounts),
+        limit_(limit),
+        near_(scratch.taken.data()),
+        nearer_(scratch.nearer.data()) {}
+
+  // Among the scores x[n] that are above `floor`; whole: as find_stop has it.
+  Stop find(const float* x, int64_t n, const float* highest, float floor, int64_t whole) {
+    left_ = kernels_.take(x, n, highest, floor, kInfinity, near_);
+    whole_ = whole;
+    if (left_ > kSamples && whole_ == 0) {
+      whole_ = amounts_.all(near_, left_);
+      if (whole_ < limit_) return {};
+    }
+    Stop stop;
+    while (left_ > kSamples) {
+      if (narrow(stop)) return stop;
+    }
+    return stop_sorted(amounts_, near_, left_, ahead_, limit_);
+  }
+
+ private:
+  // The scores of a sample between which the stop most likely is, and one of them that it is where
+  // all that are left lie between these.
+  struct Guess {
+    float low, high, value;
+  };
+
+  void keep(float bound, float most) {
+    left_ = kernels_.take(near_, left_, nullptr, bound, most, near_);
+  }
+  // What is larger than those that are kept has this amount.
+  void pass(int64_t amount) {
+    ahead_ += amount;
+    whole_ = std::max<int64_t>(1, whole_ - amount);
+  }
+
+  Guess guess() const {
+    float sample[kSamples];
+    int64_t of[kSamples];
+    for (int64_t i = 0; i < kSamples; ++i) sample[i] = near_[i * left_ / kSamples];
+    std::sort(sample, sample + kSamples, std::greater<>());
+    amounts_.each(sample, kSamples, of);
+    double all = 0, running = 0;
+    for (const int64_t amount : of) all += static_cast<double>(amount);
+    const double needed = static_cast<double>(limit_ - ahead_);
+    const double wanted = needed / static_cast<double>(whole_) * all;
+    int64_t at = 0;
+    while (at < kSamples - 1 && (running += static_cast<double>(of[at])) < wanted) ++at;
+    const float high = at < kAround ? kInfinity : sample[at - kAround];
+    if (at + kAround >= kSamples) return {-kInfinity, high, high};
+    return {below(sample[at + kAround]), high, sample[at + kAround]};
+  }
+
+  // Drops scores above or below the stop; true where it is found instead.
+  bool narrow(Stop& stop) {
+    const int64_t needed = limit_ - ahead_;
+    const Guess range = guess();
+    const int64_t over =
+        range.high == kInfinity ? 0 : amounts_.above(near_, left_, range.high);
+    if (over >= needed) {
+      whole_ = over;
+      keep(range.high, kInfinity);
+      return false;
+    }
+    const int64_t between =
+        kernels_.take(near_, left_, nullptr, range.low, range.high, nearer_);
+    if (between == left_) return narrow_by(range.value, stop);
+    const int64_t own = amounts_.all(nearer_, between);
+    if (over + own >= needed) {
+      ahead_ += over;
+      whole_ = own;
+      left_ = between;
+      std::swap(near_, nearer_);
+    } else {
+      pass(over + own);
+      keep(-kInfinity, range.low);
+    }
+    return false;
+  }
+
+  // Many are equal to the end of the sample that all of them reach, or that none exceeds.
+  bool narrow_by(float value, Stop& stop) {
+    const int64_t needed = limit_ - ahead_;
+    const int64_t larger = amounts_.above(near_, left_, value);
+    const int64_t with = amounts_.above(near_, left_, below(value));
+    if (larger >= needed) {
+      whole_ = larger;
+      keep(value, kInfinity);
+    } else if (with >= needed) {
+      stop = {value, ahead_ + larger, with - larger};
+      return true;
+    } else {
+      pass(with);
+      keep(-kInfinity, below(value));
+    }
+    return false;
+  }
+
+  const Kernels& kernels_;
+  const Amounts& amounts_;
+  const int64_t limit_;
+  float* near_;
+  float* nearer_;
+  int64_t left_ = 0, ahead_ = 0, whole_ = 0;
+};
+
 // Among the scores x[n] that are above `floor`; limit is above 0.
 // whole: about what these come to, where it is known that they reach the limit; else 0.
 Stop find_stop(const Kernels& kernels, const float* x, int64_t n, const float* highest, float floor,
                int64_t limit, const Weighing* weighing, SampleScratch& scratch, int64_t whole = 0) {
   const Amounts amounts(kernels, weighing, scratch);
-  float* near = scratch.taken.data();
-  float* nearer = scratch.nearer.data();
-  int64_t left = kernels.take(x, n, highest, floor, kInfinity, near), ahead = 0;
-  const auto keep = [&](float bound, float most) {
-    left = kernels.take(near, left, nullptr, bound, most, near);
-  };
-  if (left > kSamples && whole == 0) {
-    whole = amounts.all(near, left);
-    if (whole < limit) return {};
-  }
-  while (left > kSamples) {
-    const int64_t needed = limit - ahead;
-    float sample[kSamples];
-    int64_t of[kSamples];
-    for (int64_t i = 0; i < kSamples; ++i) sample[i] = near[i * left / kSamples];
-    std::sort(sample, sample + kSamples, std::greater<>());
-    amounts.each(sample, kSamples, of);
-    double all = 0, running = 0;
-    for (const int64_t amount : of) all += static_cast<double>(amount);
-    const double wanted = static_cast<double>(needed) / static_cast<double>(whole) * all;
-    int64_t at = 0;
-    while (at < kSamples - 1 && (running += static_cast<double>(of[at])) < wanted) ++at;
-
-    const float high = at < kAround ? kInfinity : sample[at - kAround];
-    const float low = at + kAround < kSamples ? below(sample[at + kAround]) : -kInfinity;
-    const int64_t over = at < kAround ? 0 : amounts.above(near, left, high);
-    if (over >= needed) {
-      whole = over;
-      keep(high, kInfinity);
-      continue;
-    }
-    const int64_t between = kernels.take(near, left, nullptr, low, high, nearer);
-    if (between < left) {
-      const int64_t own = amounts.all(nearer, between);
-      if (over + own >= needed) {
-        ahead += over;
-        whole = own;
-        left = between;
-        std::swap(near, nearer);
-      } else {
-        ahead += over + own;
-        whole = std::max<int64_t>(1, whole - over - own);
-        keep(-kInfinity, low);
-      }
-      continue;
-    }
-    // Many are equal to the end of the sample that all of them reach, or that none exceeds.
-    const float value = at + kAround < kSamples ? sample[at + kAround] : high;
-    const int64_t larger = amounts.above(near, left, value);
-    const int64_t with = amounts.above(near, left, below(value));
-    if (larger >= needed) {
-      whole = larger;
-      keep(value, kInfinity);
-    } else if (with >= needed) {
-      return {value, ahead + larger, with - larger};
-    } else {
-      ahead += with;
-      whole = std::max<int64_t>(1, whole - with);
-      keep(-kInfinity, below(value));
-    }
-  }
-  return stop_sorted(amounts, near, left, ahead, limit);
+  return Search(kernels, amounts, limit, scratch).find(x, n, highest, floor, whole);
 }
 
 int64_t blocks_of(int64_t n) { return (n + kRowBlock - 1) / kRowBlock; }

@@ -115,7 +115,8 @@ int64_t count_allowed(const uint32_t* mask, int64_t n) {
 }
 
 // The scores of the ids that the mask has, in their order, and these ids.
-void gather_allowed(const float* logits, int64_t n, const uint32_t* mask, SampleScratch& scratch) {
+void gather_allowed(const float* logits, int64_t n, const uint32_t* mask,
+                    SampleScratch& scratch) {
   size_t count = 0;
   for (int64_t begin = 0; begin < n; begin += 32) {
     for (uint32_t left = word_of(mask, begin, n); left != 0; left &= left - 1) {

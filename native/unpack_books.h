@@ -25,7 +25,7 @@ struct PackedBooks {
   static constexpr int64_t kHeaderBytes = headrace::header_bytes(kFacts);
   static constexpr int64_t kTileBytes = headrace::tile_bytes(kFacts);
   static constexpr int64_t kBlockBytes = headrace::block_bytes(kFacts);
-  static_assert(kFacts.most <= 127 && !kFacts.mins);
+  static_assert(!headrace::has_wide_bytes(kFacts) && !kFacts.mins);
 
   static constexpr bool kEven = kBook.signs == Signs::even;
   static constexpr bool kLong = kBook.length == 8;

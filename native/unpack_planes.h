@@ -29,7 +29,7 @@ HEADRACE_INLINE void unrolled(const Fn& fn) {
 
 // What a byte of the kind means zero by, as this level reads it.
 static constexpr int32_t level_zero(const CodecFacts& f) {
-  return kSignedBytes && f.most > 127 ? f.zero - 128 : f.zero;
+  return kSignedBytes && headrace::has_wide_bytes(f) ? f.zero - 128 : f.zero;
 }
 
 template <Codec C>
@@ -38,7 +38,7 @@ struct PackedPlanes {
   static constexpr int kTiles = kFacts.tiles;
   static constexpr int kGroups = kFacts.groups;
   static constexpr bool kMins = kFacts.mins;
-  static constexpr bool kWide = kFacts.most > 127;
+  static constexpr bool kWide = headrace::has_wide_bytes(kFacts);
   static constexpr bool kStarts = level_zero(kFacts) != 0;
   static constexpr bool kBlocks = headrace::sums_blocks(kFacts);
   static constexpr int64_t kHeaderBytes = headrace::header_bytes(kFacts);

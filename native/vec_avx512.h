@@ -24,7 +24,8 @@ constexpr int kBlockPanels = 2;
 constexpr int kTilesAtOnce = 4;
 // Rows that are still taken in one pass while weights stream from memory: 8 x (even, odd) + 8.
 constexpr int kStreamRows = 8;
-// Both of quantised weights: the rows of a block, and of a pass while weights stream.
+// Both of quantised weights: their sums of a group and their totals take a register each, as sums
+// over even and over odd k of floats do.
 constexpr int kDotBlockRows = kBlockRows, kDotStreamRows = kStreamRows;
 // Rows of attention that go together: 4 x 2 panels x (even, odd) and 8 sums that stay in registers.
 constexpr int kSpanRows = 4;

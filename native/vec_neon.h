@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "codecs.h"
+
 #define HEADRACE_INLINE static inline __attribute__((always_inline))
 // For inner loops: inlined into their callers they run out of registers.
 #define HEADRACE_APART static __attribute__((noinline))
@@ -45,8 +47,7 @@ using Quads = Bytes;
 using ISum = I;
 
 // Products of two signed bytes are summed in 32 bits, in pairs of 16 bits never: nothing saturates.
-constexpr int kQuantBound = 127;  // activations: prepare never makes a -128
-static_assert(128 * kQuantBound <= 32767);
+static_assert(128 * headrace::kQuantBound <= headrace::kHighestSum);
 constexpr bool kSignedBytes = true;
 constexpr bool kWideDiffers = false;
 constexpr bool kSumsIn16 = false;

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Checks that this machine has what the build needs; says what to install where something is missing.
+# Checks that this machine has what the build needs; says what to install where something is
+# missing.
 # usage: check_system.sh PYTHON   (prints nothing and exits 0 when all is there)
 set -u
 python=$1
@@ -10,7 +11,8 @@ if ! command -v "$python" >/dev/null 2>&1; then
   echo "headrace: '$python' is not there." >&2
   need "python3 python3-dev python3-venv"
 elif ! "$python" --version >/dev/null 2>&1; then
-  echo "headrace: '$python' is on PATH and does not run; name one that does: make PYTHON=python3.12 ..." >&2
+  echo "headrace: '$python' is on PATH and does not run; name one that does:" \
+    "make PYTHON=python3.12 ..." >&2
   exit 1
 elif ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
   echo "headrace: $("$python" --version) is too old; 3.11 or later is needed." >&2

@@ -57,15 +57,6 @@ def test_the_probe_knows_what_a_level_multiplies(level: str) -> None:
         native.peak_multiplies("f64")
 
 
-@pytest.mark.skipif("avx2" not in LEVELS, reason="of the instructions of avx2")
-def test_the_probe_multiplies_bytes_and_does_not_only_add_them() -> None:
-    """32 products of bytes, added in 16 bits, take 1 1/8 multiplies, 8 of f32 take one: 3.6 times
-    the rate at most. Sums alone, of which a cycle has more than multiplies, 6 times."""
-    native = _native.Backend("avx2", 1)
-    most = {kind: max(native.peak_multiplies(kind) for _ in range(5)) for kind in ("f32", "int8")}
-    assert most["int8"] < 4 * most["f32"]
-
-
 @pytest.mark.parametrize("megabytes", [0.001, 0.03, 1, 40])
 def test_bandwidth_of_small_and_large_footprints(megabytes: float) -> None:
     for threads in (1, 3):
