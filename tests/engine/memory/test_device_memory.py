@@ -49,6 +49,12 @@ def test_a_size_that_is_set_has_to_be_there() -> None:
         plan_kv_cache(MockModel(), config, device=device)
 
 
+def test_a_cache_without_a_block_needs_one_block() -> None:
+    device = DeviceMemory(free_bytes=GIB, total_bytes=4 * GIB)
+    with pytest.raises(ConfigError, match=r"it needs 1 block of 32 tokens, 1 x "):
+        plan_kv_cache(MockModel(), EngineConfig(kv_cache_memory_bytes=1), device=device)
+
+
 @pytest.mark.parametrize(
     ("setting", "grows"),
     [({"max_num_batched_tokens": 4096}, True), ({"max_num_seqs": 256}, True), ({}, False)],

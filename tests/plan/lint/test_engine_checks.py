@@ -29,6 +29,8 @@ VLLM = "vllm serve llama-3.1-8b"
         ("L-kernels", f"{VLLM} --enforce-eager", VLLM),
         ("L-kernels", f"{VLLM} --quantization awq", f"{VLLM} --quantization awq_marlin"),
         ("L-kernels", "headrace serve x --backend reference", "headrace serve x"),
+        ("L-kernels", "headrace serve x --cpu-level avx_vnni", "headrace serve x"),
+        ("L-kernels", "headrace serve x --cpu-level avx2", "headrace serve x --cpu-level auto"),
         ("L-gguf-in-vllm", "vllm serve model-Q4_K_M.gguf", VLLM),
         ("L-rtn", f"{VLLM} --quantization experts_int8", None),
         ("L-mixed-precision", f"{VLLM} --kv-cache-dtype fp8", f"{VLLM} --kv-cache-dtype auto"),
