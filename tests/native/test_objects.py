@@ -80,7 +80,11 @@ def rounds_of_the_probe(level: str) -> list[str]:
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="of instructions of x86-64")
 @pytest.mark.parametrize(
     ("level", "instruction", "times"),
-    [("avx2", "vpmaddubsw", 3 * 8 * 2), ("avx_vnni", "vpdpbusd", 5 * 2), ("avx512", "vpdpbusd", 12)],
+    [
+        ("avx2", "vpmaddubsw", 3 * 8 * 2),
+        ("avx_vnni", "vpdpbusd", 5 * 2),
+        ("avx512", "vpdpbusd", 12),
+    ],
 )
 def test_the_probe_multiplies_all_bytes_in_every_round(
     level: str, instruction: str, times: int
