@@ -320,9 +320,9 @@ def test_a_search_tells_what_it_found() -> None:
             endpoint.url,
             "--search",
             "--rate",
-            "300",
+            "60",
             "--highest-rate",
-            "300",
+            "60",
             "-n",
             "60",
             "--goodput",
@@ -332,7 +332,7 @@ def test_a_search_tells_what_it_found() -> None:
         )
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)["search"]
-    assert found["highest_met"] == 300
+    assert found["highest_met"] == 60
     assert found["decided"] is True
     assert "the highest rate allowed" in found["told"]
     with mock() as endpoint:
