@@ -142,7 +142,9 @@ def stretches_of(run: Run) -> list[Stretch]:
     if not streams:
         return []
     firsts = _Sums(
-        (one.content_s[0], (prompt, _read_pairs(one))) for one in streams if (prompt := _read(one))
+        (stream.content_s[0], (prompt, _read_pairs(stream)))
+        for stream in streams
+        if (prompt := _read(stream))
     )
     tokens = _Sums(_tokens(streams))
     found = []
